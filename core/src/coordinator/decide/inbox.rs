@@ -1,0 +1,120 @@
+//! Messages into inboxes: once per id, in order per source, within capacity, not after the end.
+
+use super::Decision;
+use crate::coordinator::command::{MessageKey, SendCommand};
+use crate::coordinator::effect::Answer;
+use crate::coordinator::event::{Event, NewMessage};
+use crate::coordinator::rejection::Rejection;
+use crate::coordinator::state::{Inbox, Run};
+use crate::definition::HandleSpec;
+use crate::id::{HandleIx, NodeIx, RunId, Seq};
+use crate::lifecycle::{Lifecycle, RunStatus};
+use crate::limits::LimitName;
+use alloc::boxed::Box;
+
+impl<'a> Decision<'a> {
+    /// A handle that a command names.
+    fn handle(
+        &self,
+        id: RunId,
+        node: NodeIx,
+        handle: HandleIx,
+    ) -> Result<(&'a Run, &'a Inbox, &'a HandleSpec), Rejection> {
+        let run = self.node(id, node)?;
+        let inbox = run.inbox(node, handle).ok_or(Rejection::UnknownHandle { node, handle })?;
+        let spec = self.state.definition_of(run).node(node).expect("a node with an inbox is declared");
+        Ok((run, inbox, &spec.handles[usize::from(handle.get())]))
+    }
+
+    /// A message or trigger input from outside the run: stored and in the inbox in one step (S31).
+    pub(crate) fn send(&mut self, send: &SendCommand) -> Result<Answer, Rejection> {
+        let (run, inbox, spec) = self.handle(send.run, send.node, send.handle)?;
+        self.value(&send.value)?;
+        if let Some(answer) = Self::first_seq(inbox, spec, send)? {
+            return Ok(Answer::Appended { seq: answer });
+        }
+        if run.is_ended() || run.head.status == RunStatus::Ending {
+            return Err(Rejection::RunEnded { status: run.head.status });
+        }
+        if inbox.row.closed || inbox.row.has_ended() || run.work(send.node).phase.is_terminal() {
+            return Err(Rejection::HandleClosed);
+        }
+        match (send.cursor, inbox.row.cursor_stored) {
+            (Some(presented), Some(stored)) if presented <= stored => {
+                return Err(Rejection::CursorBehind { stored, presented });
+            }
+            _ => {}
+        }
+        if inbox.row.unsettled() >= u64::from(spec.capacity) {
+            return Err(Rejection::InboxFull { capacity: spec.capacity });
+        }
+        self.limit(LimitName::MessageIds, inbox.ids.len() as u64 + 1)?;
+        let (run, node, handle, seq) = (send.run, send.node, send.handle, inbox.row.last.next());
+        let message = Box::new(NewMessage { id: send.id, value: send.value, cursor: send.cursor });
+        self.events.push(if spec.trigger {
+            Event::TriggerInputReceived { run, node, handle, seq, message }
+        } else {
+            Event::MessageAppended { run, node, handle, seq, message }
+        });
+        Ok(Answer::Appended { seq })
+    }
+
+    /// The place a repeated message has, if it is one; refuses what can not be taken from this sender at all.
+    fn first_seq(inbox: &Inbox, spec: &HandleSpec, send: &SendCommand) -> Result<Option<Seq>, Rejection> {
+        if send.cursor.is_some() && !spec.trigger {
+            return Err(Rejection::NotATrigger);
+        }
+        match send.id {
+            MessageKey::Own(id) => match inbox.ids.get(&id) {
+                Some((hash, seq)) if *hash == send.value.hash => Ok(Some(*seq)),
+                Some((_, seq)) => Err(Rejection::MessageConflict { seq: *seq }),
+                None => Ok(None),
+            },
+            MessageKey::Stream { .. } if spec.trigger => Err(Rejection::IdMissing),
+            MessageKey::Stream { source, n } => {
+                if usize::from(source) >= spec.sources.len() {
+                    return Err(Rejection::UnknownSource { handle: send.handle, source });
+                }
+                let row = &inbox.row.sources[usize::from(source)];
+                if n > 0 && n <= row.stored {
+                    // Deduplicated by the watermark; where it stands is not remembered, so the answer is the last place.
+                    return Ok(Some(inbox.row.last));
+                }
+                if let Some(count) = row.ended {
+                    return Err(Rejection::StreamEnded { count });
+                }
+                if n != row.stored + 1 {
+                    return Err(Rejection::Gap { expected: row.stored + 1, presented: n });
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// An outside source ends its stream with its own count (S27).
+    pub(crate) fn end_stream(
+        &mut self,
+        (id, node, handle): (RunId, NodeIx, HandleIx),
+        source: u16,
+        count: u64,
+    ) -> Result<Answer, Rejection> {
+        let (run, inbox, spec) = self.handle(id, node, handle)?;
+        if usize::from(source) >= spec.sources.len() {
+            return Err(Rejection::UnknownSource { handle, source });
+        }
+        let row = &inbox.row.sources[usize::from(source)];
+        match row.ended {
+            Some(before) if before == count => return Ok(Answer::Done),
+            Some(before) => return Err(Rejection::StreamEnded { count: before }),
+            None => {}
+        }
+        if count != row.stored {
+            return Err(Rejection::EndConflict { received: row.stored, presented: count });
+        }
+        if run.is_ended() || run.head.status == RunStatus::Ending {
+            return Err(Rejection::RunEnded { status: run.head.status });
+        }
+        self.events.push(Event::StreamEnded { run: id, node, handle, source, count });
+        Ok(Answer::Done)
+    }
+}

@@ -1,0 +1,484 @@
+//! Rows out and rows in: what a batch touched, what a restored machine knows, what is paged in, and what starts anew
+//! when a machine is told to recover.
+
+use super::Coordinator;
+use super::apply::{Applier, derive_joins};
+use super::row::{Assignment, Change, InboxRow, MessageRow, NodeRow, Row, RunRow, Work};
+use super::state::{Inbox, Node, Nodes, Run, State, Timer, Worker, WorkerKey};
+use crate::id::{DefinitionId, Epoch, NodeIx, PollId, RunId, WorkerId};
+use crate::lifecycle::{Health, Lifecycle, Phase, RunStatus};
+use crate::limits::Limits;
+use crate::time::{Now, Time};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Rows that do not belong together. The store is damaged, or rows of something were left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the sentences are in Display")]
+pub enum BadRows {
+    NoMeta,
+    SeveralMetas,
+    DefinitionMissing { id: DefinitionId },
+    DefinitionBad { id: DefinitionId },
+    UnknownDefinition { run: RunId },
+    UnknownWorker { run: RunId, worker: WorkerId },
+    NodesMissing { run: RunId },
+    InboxMissing { run: RunId },
+    MessageMissing { run: RunId },
+    RunTwice { run: RunId },
+    NumberTooHigh { run: RunId },
+}
+
+impl fmt::Display for BadRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoMeta => f.write_str("the partition's own row is missing"),
+            Self::SeveralMetas => f.write_str("there are several partitions' own rows"),
+            Self::DefinitionMissing { id } => write!(f, "definition {id} is missing"),
+            Self::DefinitionBad { id } => write!(f, "definition {id} is no sound graph"),
+            Self::UnknownDefinition { run } => write!(f, "run {run} is of a definition that is not there"),
+            Self::UnknownWorker { run, worker } => {
+                write!(f, "run {run} is held by worker {worker}, which is not there")
+            }
+            Self::NodesMissing { run } => write!(f, "run {run} does not have the nodes of its definition"),
+            Self::InboxMissing { run } => write!(f, "run {run} does not have the inboxes of its definition"),
+            Self::MessageMissing { run } => write!(f, "run {run} has a gap in an inbox"),
+            Self::RunTwice { run } => write!(f, "run {run} is there twice"),
+            Self::NumberTooHigh { run } => write!(f, "run {run} is newer than its partition's own row"),
+        }
+    }
+}
+
+impl core::error::Error for BadRows {}
+
+/// Rows of runs, sorted by what they belong to.
+#[derive(Default)]
+struct RunRows {
+    runs: Vec<RunRow>,
+    nodes: BTreeMap<u64, Vec<NodeRow>>,
+    inboxes: BTreeMap<u64, Vec<InboxRow>>,
+    messages: BTreeMap<u64, Vec<MessageRow>>,
+}
+
+impl RunRows {
+    /// Takes a row in if it is a run's; gives it back otherwise.
+    fn add(&mut self, row: Row) -> Option<Row> {
+        match row {
+            Row::Run(row) => self.runs.push(row),
+            Row::Node(row) => self.nodes.entry(row.run.number()).or_default().push(row),
+            Row::Inbox(row) => self.inboxes.entry(row.run.number()).or_default().push(row),
+            Row::Message(row) => self.messages.entry(row.at.run.number()).or_default().push(row),
+            Row::History(_) | Row::Late(_) => {}
+            other => return Some(other),
+        }
+        None
+    }
+}
+
+/// A machine that knows what these rows say.
+pub(super) fn restore(limits: Limits, rows: impl IntoIterator<Item = Row>) -> Result<Coordinator, BadRows> {
+    let (mut meta, mut definitions, mut aliases, mut workers, mut owed) =
+        (None, Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut of_runs = RunRows::default();
+    for row in rows {
+        match of_runs.add(row) {
+            Some(Row::Meta(row)) if meta.is_some() && meta.as_ref() != Some(&row) => {
+                return Err(BadRows::SeveralMetas);
+            }
+            Some(Row::Meta(row)) => meta = Some(row),
+            Some(Row::Definition(row)) => definitions.push(row),
+            Some(Row::Alias(row)) => aliases.push(row),
+            Some(Row::Worker(row)) => workers.push(*row),
+            Some(Row::Outbox(row)) => owed.push(row),
+            _ => {}
+        }
+    }
+    let meta = meta.ok_or(BadRows::NoMeta)?;
+    let mut core = Coordinator::new(meta.partition, limits);
+    core.state.clock.now = meta.time;
+    let mut applier = Applier { state: &mut core.state, placement: &mut core.placement };
+    definitions.sort_unstable_by_key(|row| row.id);
+    for (at, row) in definitions.iter().enumerate() {
+        if row.id.get() as usize != at {
+            return Err(BadRows::DefinitionMissing { id: DefinitionId::new(at as u32) });
+        }
+        let unbounded = Limits { nodes: u64::MAX, ..applier.state.limits.clone() };
+        if crate::graph::check(&row.definition, &unbounded).is_err() {
+            return Err(BadRows::DefinitionBad { id: row.id });
+        }
+        applier.definition_added(row);
+    }
+    if meta.next_definition.get() as usize > definitions.len() {
+        return Err(BadRows::DefinitionMissing { id: DefinitionId::new(definitions.len() as u32) });
+    }
+    aliases.into_iter().for_each(|row| applier.alias_set(row));
+    workers.sort_unstable_by_key(|row| row.key);
+    for row in workers {
+        let mut worker = Worker::new(row, meta.time);
+        applier.placement.enter(&mut worker);
+        applier.state.workers.insert(worker);
+    }
+    for row in owed.into_iter().filter(|row| !row.refused) {
+        applier.outbox_added(row);
+    }
+    applier.state.meta = meta;
+    let mut granted = Vec::new();
+    install_all(&mut applier, of_runs, &mut granted)?;
+    // In the order of their epochs, so that every lane is in that order again.
+    granted.sort_unstable_by_key(|grant: &Granted| grant.epoch);
+    granted.iter().for_each(|grant| link(&mut applier, grant));
+    for slot in applier.state.workers.in_order() {
+        applier.relist(slot);
+    }
+    core.state.touched = Default::default();
+    core.placement.forget_news();
+    Ok(core)
+}
+
+/// A grant found in the rows of a run.
+struct Granted {
+    run: RunId,
+    node: NodeIx,
+    epoch: Epoch,
+    worker: u32,
+    assignment: Assignment,
+}
+
+fn link(applier: &mut Applier<'_>, grant: &Granted) {
+    let Granted { run, node, epoch, worker, assignment } = grant;
+    if assignment.claimed_at.is_never() {
+        applier.state.workers.at_mut(*worker).offered.insert(*epoch, (*run, *node));
+    } else {
+        applier.link_lease(*run, *node, *epoch, *worker, assignment);
+    }
+    applier.count_grant(*run, *node, *worker, true);
+}
+
+/// Takes runs in, without leases; these are listed in `granted`.
+fn install_all(
+    applier: &mut Applier<'_>,
+    mut rows: RunRows,
+    granted: &mut Vec<Granted>,
+) -> Result<(), BadRows> {
+    rows.runs.sort_unstable_by_key(|row| row.head.id);
+    for row in core::mem::take(&mut rows.runs) {
+        let (id, number) = (row.head.id, row.head.id.number());
+        if applier.state.runs.slot(number).is_some() {
+            return Err(BadRows::RunTwice { run: id });
+        }
+        if number >= applier.state.meta.next_run {
+            return Err(BadRows::NumberTooHigh { run: id });
+        }
+        let run = assemble(applier.state, row, &mut rows)?;
+        for node in run.work_ixs().filter(|node| run.has_grant(*node)) {
+            let work = run.work(node);
+            let assignment = work.assignment.ok_or(BadRows::NodesMissing { run: id })?;
+            let key = WorkerKey { tenant: run.head.tenant, worker: assignment.worker };
+            let worker = applier.state.workers.slot(key);
+            let worker = worker.ok_or(BadRows::UnknownWorker { run: id, worker: assignment.worker })?;
+            granted.push(Granted { run: id, node, epoch: work.epoch, worker, assignment });
+        }
+        install(applier, run);
+    }
+    Ok(())
+}
+
+/// A run in memory, from its rows.
+fn assemble(state: &State, row: RunRow, rows: &mut RunRows) -> Result<Run, BadRows> {
+    let RunRow { head, whole, node } = row;
+    let (id, number) = (head.id, head.id.number());
+    if head.definition.get() as usize >= state.definitions.len() {
+        return Err(BadRows::UnknownDefinition { run: id });
+    }
+    let definition = state.definition(head.definition);
+    if definition.row.tenant != head.tenant || definition.is_held_whole() != whole.is_some() {
+        return Err(BadRows::UnknownDefinition { run: id });
+    }
+    let fresh = |work: Work| Node::new(work, 0);
+    let nodes = match node {
+        Some(work) => Nodes::One(fresh(work)),
+        None => {
+            let mut nodes = rows.nodes.remove(&number).unwrap_or_default();
+            nodes.sort_unstable_by_key(|row| row.node);
+            if nodes.iter().enumerate().any(|(at, row)| row.node.index() != at) {
+                return Err(BadRows::NodesMissing { run: id });
+            }
+            Nodes::Many(nodes.into_iter().map(|row| fresh(row.work)).collect())
+        }
+    };
+    if nodes.as_slice().len() != definition.plan.len() || matches!(&nodes, Nodes::Many(all) if all.len() == 1)
+    {
+        return Err(BadRows::NodesMissing { run: id });
+    }
+    let inboxes = assemble_inboxes(state, &head, rows)?;
+    let whole = whole.map(|work| Box::new(fresh(work)));
+    let (open, active, suspended, held) = (0, 0, 0, 0);
+    let (stepped, armed, touched) = (0, Time::NEVER, false);
+    let mut run = Run { head, whole, nodes, inboxes, open, active, suspended, held, stepped, armed, touched };
+    for node in run.node_ixs() {
+        let phase = run.work(node).phase;
+        run.open += u32::from(!phase.is_terminal());
+        run.active += u32::from(phase.is_active());
+        run.suspended += u32::from(phase == Phase::Suspended);
+    }
+    run.held = run.work_ixs().filter(|node| run.has_grant(*node)).count() as u32;
+    derive_joins(&mut run, definition);
+    Ok(run)
+}
+
+fn assemble_inboxes(
+    state: &State,
+    head: &super::row::RunHead,
+    rows: &mut RunRows,
+) -> Result<Vec<Inbox>, BadRows> {
+    let (id, number) = (head.id, head.id.number());
+    let handles = &state.definition(head.definition).row.definition.nodes;
+    let expected: usize = handles.iter().map(|node| node.handles.len()).sum();
+    if expected == 0 {
+        return Ok(Vec::new());
+    }
+    let mut inboxes: Vec<_> =
+        rows.inboxes.remove(&number).unwrap_or_default().into_iter().map(Inbox::new).collect();
+    inboxes.sort_unstable_by_key(|inbox| (inbox.row.node, inbox.row.handle));
+    if inboxes.len() != expected {
+        return Err(BadRows::InboxMissing { run: id });
+    }
+    let mut messages = rows.messages.remove(&number).unwrap_or_default();
+    messages.sort_unstable_by_key(|message| message.at);
+    for message in messages {
+        let at = (message.at.node, message.at.handle);
+        let place = inboxes.binary_search_by_key(&at, |inbox| (inbox.row.node, inbox.row.handle));
+        inboxes[place.map_err(|_| BadRows::InboxMissing { run: id })?].add(message);
+    }
+    let is_gapless = |inbox: &Inbox| {
+        let seqs = inbox.messages.iter().map(|message| message.at.seq.get());
+        seqs.eq(inbox.row.settled.get() + 1..=inbox.row.last.get())
+    };
+    if inboxes.iter().all(is_gapless) { Ok(inboxes) } else { Err(BadRows::MessageMissing { run: id }) }
+}
+
+/// Puts a run into memory and its ready work into the queues.
+fn install(applier: &mut Applier<'_>, run: Run) {
+    let (id, number) = (run.head.id, run.head.id.number());
+    if let Some(key) = run.head.key {
+        applier.state.keys.insert(run.head.tenant, key.key, number);
+    }
+    if !run.is_ended() {
+        applier.live_run_count(run.head.tenant, 1);
+    }
+    let work = run.work_ixs();
+    applier.state.runs.insert(number, run);
+    for node in work {
+        applier.enter_queue(id, node);
+    }
+}
+
+/// Takes in rows of runs that were not resident. Rows that do not belong together are left out, as if not there.
+pub(super) fn load(core: &mut Coordinator, rows: Vec<Row>) {
+    let mut of_runs = RunRows::default();
+    for row in rows {
+        of_runs.add(row);
+    }
+    let mut applier = Applier { state: &mut core.state, placement: &mut core.placement };
+    of_runs.runs.retain(|row| applier.state.runs.slot(row.head.id.number()).is_none());
+    let ids: Vec<RunId> = of_runs.runs.iter().map(|row| row.head.id).collect();
+    let mut granted = Vec::new();
+    if install_all(&mut applier, of_runs, &mut granted).is_ok() {
+        granted.iter().for_each(|grant| link(&mut applier, grant));
+    }
+    for id in ids {
+        if applier.state.runs.slot(id.number()).is_none() {
+            continue;
+        }
+        arm(&mut applier, id);
+        applier.state.touched.leaving.push(id.number());
+    }
+}
+
+/// Arms everything that a run waits for.
+fn arm(applier: &mut Applier<'_>, id: RunId) {
+    let run = applier.state.the_run(id);
+    let work = run.work_ixs();
+    let inboxes: Vec<_> = run.inboxes.iter().map(|inbox| (inbox.row.node, inbox.row.handle)).collect();
+    applier.arm_run(id);
+    work.for_each(|node| applier.arm_node(id, node));
+    inboxes.into_iter().for_each(|(node, handle)| applier.arm_inbox(id, node, handle));
+}
+
+/// The rows touched since they were last taken, each once; then what may leave memory leaves.
+pub(super) fn take_changes(core: &mut Coordinator, changes: &mut Vec<Change>) {
+    let state = &mut core.state;
+    let mut touched = core::mem::take(&mut state.touched);
+    if core::mem::take(&mut touched.meta) {
+        changes.push(Change::Put(Row::Meta(state.meta.clone())));
+    }
+    changes.append(&mut touched.changes);
+    for number in touched.runs.drain(..) {
+        let Some(run) = state.runs.get_mut(number) else { continue };
+        run.touched = false;
+        let whole = run.whole.as_ref().map(|whole| whole.work.clone());
+        let node = match &mut run.nodes {
+            Nodes::One(node) => {
+                node.touched = false;
+                Some(node.work.clone())
+            }
+            Nodes::Many(_) => None,
+        };
+        changes.push(Change::Put(Row::Run(RunRow { head: run.head.clone(), whole, node })));
+    }
+    for (number, ix) in touched.nodes.drain(..) {
+        let Some(run) = state.runs.get_mut(number) else { continue };
+        let (id, node) = (run.head.id, run.node_mut(ix));
+        node.touched = false;
+        changes.push(Change::Put(Row::Node(NodeRow { run: id, node: ix, work: node.work.clone() })));
+    }
+    for (number, node, handle) in touched.inboxes.drain(..) {
+        let Some(run) = state.runs.get_mut(number) else { continue };
+        let inbox = run.inbox_mut(node, handle);
+        inbox.touched = false;
+        changes.push(Change::Put(Row::Inbox(inbox.row.clone())));
+    }
+    for key in touched.workers.drain(..) {
+        match state.workers.slot(key) {
+            None => changes.push(Change::DropWorker(key)),
+            Some(slot) => {
+                let worker = state.workers.at_mut(slot);
+                if core::mem::take(&mut worker.touched) {
+                    changes.push(Change::Put(Row::Worker(Box::new(worker.row.clone()))));
+                }
+            }
+        }
+    }
+    while let Some(id) = touched.outbox.pop_first() {
+        changes.push(match state.outbox.get(&id) {
+            Some(entry) => Change::Put(Row::Outbox(entry.row)),
+            None => Change::DropOutbox(id),
+        });
+    }
+    let mut leaving = core::mem::take(&mut touched.leaving);
+    leaving.drain(..).for_each(|number| leave(core, number));
+    touched.leaving = leaving;
+    core.state.touched = touched;
+}
+
+/// An ended run stays for a while; one that sleeps beyond the horizon goes at once.
+fn leave(core: &mut Coordinator, number: u64) {
+    let state = &mut core.state;
+    let Some(run) = state.runs.get(number) else { return };
+    if run.is_ended() {
+        state.ended.push_back(number);
+        while core.state.ended.len() as u64 > core.state.limits.resident_ended {
+            let oldest = core.state.ended.pop_front().expect("it is not empty");
+            if core.state.runs.get(oldest).is_some_and(Run::is_ended) {
+                evict(core, oldest);
+            }
+        }
+    } else if !run.head.is_resident(state.meta.paged_until) {
+        evict(core, number);
+    }
+}
+
+/// Takes a run out of memory. Nothing of it is held, queued or unwritten.
+fn evict(core: &mut Coordinator, number: u64) {
+    let State { timers, runs, keys, limits, .. } = &mut core.state;
+    let Some(mut run) = runs.remove(number) else { return };
+    assert!(run.held == 0 && run.active == 0, "only what is at rest leaves memory");
+    timers.arm(Timer::Run(number), &mut run.armed, Time::NEVER);
+    for node in run.work_ixs() {
+        timers.arm(Timer::Node(number, node), &mut run.node_mut(node).armed, Time::NEVER);
+    }
+    if let (Some(key), true) = (run.head.key, run.is_ended()) {
+        keys.retire(run.head.tenant, key.key, run.head.ended_at, limits.resident_keys);
+    }
+    if !run.is_ended() {
+        let mut applier = Applier { state: &mut core.state, placement: &mut core.placement };
+        applier.live_run_count(run.head.tenant, -1);
+    }
+}
+
+/// What is volatile starts anew, in this machine as in one restored from its rows (S46).
+pub(super) fn recover(core: &mut Coordinator, now: Now) {
+    let meta = &core.state.meta;
+    let passed = now.wall.saturating_sub(meta.wall).min(core.state.limits.restart_jump_ms);
+    let base = meta.time.after_ms(if meta.step == 0 { 0 } else { passed });
+    core.state.clock.restart(base, now);
+    let ended = core::mem::take(&mut core.state.ended);
+    for number in ended {
+        if core.state.runs.get(number).is_some_and(Run::is_ended) {
+            evict(core, number);
+        }
+    }
+    core.state.timers.clear();
+    core.state.armed =
+        super::state::PartitionTimers { rescue: Time::NEVER, sweep: Time::NEVER, page: Time::NEVER };
+    core.state.leases.sort_lapsed();
+    let mut applier = Applier { state: &mut core.state, placement: &mut core.placement };
+    recover_keys(applier.state, base);
+    for slot in applier.state.workers.in_order() {
+        recover_worker(&mut applier, slot, base);
+    }
+    let runs: Vec<RunId> = applier.state.runs.iter().map(|(_, run)| run.head.id).collect();
+    for id in runs {
+        recover_run(applier.state, id, base);
+        arm(&mut applier, id);
+    }
+    let owed: Vec<_> = applier.state.outbox.values().map(|entry| entry.row).collect();
+    owed.into_iter().for_each(|row| applier.outbox_added(row));
+    applier.arm_rescue(base);
+    applier.arm_sweep();
+    applier.arm_page();
+    applier.placement.forget_news();
+    for slot in applier.state.workers.in_order() {
+        applier.placement.worker_opened(slot);
+    }
+}
+
+fn recover_keys(state: &mut State, base: Time) {
+    state.keys.restart(base);
+    let State { keys, runs, .. } = state;
+    for (number, run) in runs.iter() {
+        if let Some(key) = run.head.key {
+            keys.insert(run.head.tenant, key.key, number);
+        }
+    }
+}
+
+fn recover_worker(applier: &mut Applier<'_>, slot: u32, base: Time) {
+    let state = &*applier.state;
+    let incarnation = state.workers.at(slot).row.incarnation;
+    let polls = state.workers.leases_of(&state.leases, slot).filter_map(|(_, lease)| {
+        let assignment = state.runs.at(lease.run).work(lease.node).assignment?;
+        (assignment.incarnation == incarnation).then_some(assignment.poll)
+    });
+    let last_poll = polls.max().unwrap_or(PollId::new(0));
+    let worker = applier.state.workers.at_mut(slot);
+    (worker.last_seen, worker.heard, worker.load, worker.waits) = (base, false, 0, false);
+    worker.health = if worker.row.draining { Health::Draining } else { Health::Healthy };
+    worker.last_poll = last_poll;
+    worker.armed = Time::NEVER;
+    applier.relist(slot);
+    applier.arm_worker(slot);
+}
+
+fn recover_run(state: &mut State, id: RunId, base: Time) {
+    let run = state.the_run_mut(id);
+    run.armed = Time::NEVER;
+    for node in run.work_ixs() {
+        let entry = run.node_mut(node);
+        (entry.armed, entry.shown_at) = (Time::NEVER, base);
+    }
+    for inbox in &mut run.inboxes {
+        (inbox.armed, inbox.claimed_at, inbox.settled_cursor) = (Time::NEVER, base, None);
+    }
+}
+
+impl super::row::RunHead {
+    /// True if a run with this row is in memory: it has not ended, and does not sleep beyond what is paged in. A store
+    /// gives just these to [`Coordinator::restore`].
+    pub fn is_resident(&self, paged_until: Time) -> bool {
+        let ended = matches!(self.status, RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled);
+        !ended && !(self.status == RunStatus::Suspended && self.wake_at > paged_until)
+    }
+}

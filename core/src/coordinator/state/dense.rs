@@ -1,0 +1,119 @@
+//! Things found by a dense number: a slab, and pages of slots in order. Iterates by number, whatever the slab's order.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use slab::Slab;
+
+const BITS: u32 = 8;
+const WIDTH: usize = 1 << BITS;
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug, Clone)]
+struct Page {
+    slots: Box<[u32; WIDTH]>,
+    used: u32,
+}
+
+/// Things found by a dense number.
+#[derive(Debug, Clone)]
+pub(crate) struct Dense<T> {
+    pages: BTreeMap<u64, Page>,
+    slab: Slab<T>,
+}
+
+impl<T> Default for Dense<T> {
+    fn default() -> Self {
+        Self { pages: BTreeMap::new(), slab: Slab::new() }
+    }
+}
+
+impl<T> Dense<T> {
+    /// The slot of `number`; it stays the same as long as the thing is here.
+    pub(crate) fn slot(&self, number: u64) -> Option<u32> {
+        let page = self.pages.get(&(number >> BITS))?;
+        let slot = page.slots[number as usize & (WIDTH - 1)];
+        (slot != NONE).then_some(slot)
+    }
+
+    pub(crate) fn at(&self, slot: u32) -> &T {
+        &self.slab[slot as usize]
+    }
+
+    pub(crate) fn at_mut(&mut self, slot: u32) -> &mut T {
+        &mut self.slab[slot as usize]
+    }
+
+    pub(crate) fn get(&self, number: u64) -> Option<&T> {
+        self.slot(number).map(|slot| self.at(slot))
+    }
+
+    pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut T> {
+        self.slot(number).map(|slot| self.at_mut(slot))
+    }
+
+    pub(crate) fn insert(&mut self, number: u64, thing: T) -> u32 {
+        let page = self
+            .pages
+            .entry(number >> BITS)
+            .or_insert_with(|| Page { slots: Box::new([NONE; WIDTH]), used: 0 });
+        let entry = &mut page.slots[number as usize & (WIDTH - 1)];
+        assert_eq!(*entry, NONE, "number {number} is here already");
+        let slot = self.slab.insert(thing) as u32;
+        *entry = slot;
+        page.used += 1;
+        slot
+    }
+
+    pub(crate) fn remove(&mut self, number: u64) -> Option<T> {
+        let page = self.pages.get_mut(&(number >> BITS))?;
+        let entry = &mut page.slots[number as usize & (WIDTH - 1)];
+        let slot = core::mem::replace(entry, NONE);
+        if slot == NONE {
+            return None;
+        }
+        page.used -= 1;
+        if page.used == 0 {
+            self.pages.remove(&(number >> BITS));
+        }
+        Some(self.slab.remove(slot as usize))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Those from `number` on, by number.
+    pub(crate) fn iter_from(&self, number: u64) -> impl Iterator<Item = (u64, &T)> {
+        self.pages.range(number >> BITS..).flat_map(move |(page_number, page)| {
+            let first = page_number << BITS;
+            page.slots.iter().enumerate().filter(|(_, slot)| **slot != NONE).filter_map(move |(at, slot)| {
+                let found = first + at as u64;
+                (found >= number).then(|| (found, self.at(*slot)))
+            })
+        })
+    }
+
+    /// All, by number.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+        self.iter_from(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn it_iterates_by_number_and_forgets_empty_pages() {
+        let mut dense = Dense::default();
+        for number in [700, 3, 256, 255] {
+            dense.insert(number, number);
+        }
+        assert_eq!(dense.iter().map(|(number, _)| number).collect::<Vec<_>>(), [3, 255, 256, 700]);
+        assert_eq!(dense.iter_from(256).map(|(number, _)| number).collect::<Vec<_>>(), [256, 700]);
+        assert_eq!(dense.remove(700), Some(700));
+        assert_eq!(dense.remove(700), None);
+        assert_eq!((dense.len(), dense.pages.len()), (3, 2));
+    }
+}

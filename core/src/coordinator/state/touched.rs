@@ -1,0 +1,24 @@
+//! What a batch has touched: enough to write each row once.
+
+use super::WorkerKey;
+use crate::coordinator::row::Change;
+use crate::id::{HandleIx, NodeIx, OutboxId};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+/// What was touched since the rows were last taken.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Touched {
+    pub(crate) meta: bool,
+    /// Numbers of runs whose own row changed.
+    pub(crate) runs: Vec<u64>,
+    /// Nodes of runs with several.
+    pub(crate) nodes: Vec<(u64, NodeIx)>,
+    pub(crate) inboxes: Vec<(u64, NodeIx, HandleIx)>,
+    pub(crate) workers: Vec<WorkerKey>,
+    pub(crate) outbox: BTreeSet<OutboxId>,
+    /// Runs that may leave memory once their rows are written.
+    pub(crate) leaving: Vec<u64>,
+    /// Changes that are complete as they stand: history, late results, messages, definitions.
+    pub(crate) changes: Vec<Change>,
+}
