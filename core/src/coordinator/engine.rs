@@ -82,12 +82,13 @@ impl Engine<'_> {
         tenant: TenantId,
         decide: impl FnOnce(&mut Decision<'_>) -> Result<T, Rejection>,
     ) -> Result<T, Rejection> {
-        let mut events = Vec::new();
+        let mut events = core::mem::take(&mut self.core.decided);
         let decided = decide(&mut Decision { state: &self.core.state, tenant, events: &mut events });
         if decided.is_err() {
             events.clear();
         }
-        self.run(events);
+        self.run(events.drain(..));
+        self.core.decided = events;
         decided
     }
 
@@ -148,13 +149,9 @@ impl Engine<'_> {
                 self.fire_worker(WorkerKey { tenant, worker: *worker });
                 self.fire_work(*run, *node);
             }
-            Command::Report { worker, reports, .. } => {
-                self.fire_worker(WorkerKey { tenant, worker: *worker });
-                for report in reports {
-                    self.fire_work(report.run, report.node);
-                }
-            }
-            Command::Register { worker, .. }
+            // What is due on a piece of work is fired right before the report on it is decided.
+            Command::Report { worker, .. }
+            | Command::Register { worker, .. }
             | Command::Reconcile { worker, .. }
             | Command::Poll { worker, .. }
             | Command::Drain { worker, .. }
@@ -193,6 +190,7 @@ impl Engine<'_> {
 
     fn fire_work(&mut self, id: RunId, node: NodeIx) {
         let now = self.core.state.now();
+        self.core.state.runs.focus(id.number());
         let Some(run) = self.core.state.run(id) else { return };
         if run.armed <= now {
             self.fire(Timer::Run(id.number()));
@@ -397,11 +395,13 @@ impl Engine<'_> {
         incarnation: Incarnation,
         report: &super::command::Report,
     ) -> Result<Reported, Rejection> {
+        self.fire_work(report.run, report.node);
         self.begin();
-        let mut events = Vec::new();
+        let mut events = core::mem::take(&mut self.core.decided);
         let mut decision = Decision { state: &self.core.state, tenant, events: &mut events };
         let decided = decision.report(&self.core.placement, worker, incarnation, report);
-        self.run(events);
+        self.run(events.drain(..));
+        self.core.decided = events;
         decided
     }
 

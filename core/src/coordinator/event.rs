@@ -320,6 +320,53 @@ pub enum Event {
 }
 
 impl Event {
+    /// The run it is about, if it is about one that is there already.
+    pub const fn run(&self) -> Option<RunId> {
+        match self {
+            Self::RunSuspended { run, .. }
+            | Self::RunWoken { run, .. }
+            | Self::RunPaused { run, .. }
+            | Self::RunContinued { run, .. }
+            | Self::RunEnding { run, .. }
+            | Self::RunCompleted { run, .. }
+            | Self::RunFailed { run, .. }
+            | Self::RunCancelled { run, .. }
+            | Self::RunRetried { run, .. }
+            | Self::NodeScheduled { run, .. }
+            | Self::NodeAssigned { run, .. }
+            | Self::NodeClaimed { run, .. }
+            | Self::NodeStarted { run, .. }
+            | Self::NodeProgressed { run, .. }
+            | Self::NodeCheckpointed { run, .. }
+            | Self::NodeCompleted { run, .. }
+            | Self::NodeFailed { run, .. }
+            | Self::NodeUntaken { run, .. }
+            | Self::NodeReturned { run, .. }
+            | Self::NodeSuspended { run, .. }
+            | Self::NodePostponed { run, .. }
+            | Self::NodeResumed { run, .. }
+            | Self::RunParked { run, .. }
+            | Self::NodeCancelled { run, .. }
+            | Self::NodeSkipped { run, .. }
+            | Self::StopAsked { run, .. }
+            | Self::ReportTaken { run, .. }
+            | Self::RunDoomed { run, .. }
+            | Self::MessageAppended { run, .. }
+            | Self::MessagesClaimed { run, .. }
+            | Self::MessagesReturned { run, .. }
+            | Self::MessagesConsumed { run, .. }
+            | Self::MessageBuried { run, .. }
+            | Self::StreamEnded { run, .. }
+            | Self::HandleClosed { run, .. }
+            | Self::TriggerRegistered { run, .. }
+            | Self::TriggerInputReceived { run, .. }
+            | Self::TriggerCursorAdvanced { run, .. }
+            | Self::NodeUnplaced { run, .. } => Some(*run),
+            Self::LateResult(late) => Some(late.run),
+            _ => None,
+        }
+    }
+
     /// True if it changes nothing that a row says: it is not audited, and a restart forgets it.
     pub const fn is_volatile(&self) -> bool {
         matches!(

@@ -110,8 +110,8 @@ struct Follow<'a> {
     events: &'a mut Vec<Event>,
 }
 
-impl Follow<'_> {
-    fn run(&self, id: RunId) -> &Run {
+impl<'a> Follow<'a> {
+    fn run(&self, id: RunId) -> &'a Run {
         self.state.the_run(id)
     }
 
@@ -132,8 +132,9 @@ impl Follow<'_> {
     /// A run was opened again: what a join did without the last time is done without again.
     fn reopened(&mut self, id: RunId) {
         let run = self.run(id);
-        let done: Vec<_> = run.node_ixs().filter(|node| run.work(*node).phase == Phase::Completed).collect();
-        done.into_iter().for_each(|node| self.skip_unneeded(id, node));
+        for node in run.node_ixs().filter(|node| run.work(*node).phase == Phase::Completed) {
+            self.skip_unneeded(id, node);
+        }
         self.opened(id);
     }
 
@@ -162,8 +163,7 @@ impl Follow<'_> {
             let new = handles.iter().zip(0..).filter(|(spec, at)| {
                 spec.trigger && run.inbox(node, HandleIx::new(*at)).is_some_and(|inbox| !inbox.row.registered)
             });
-            let registered: Vec<_> = new.map(|(_, at)| HandleIx::new(at)).collect();
-            for handle in registered {
+            for handle in new.map(|(_, at)| HandleIx::new(at)) {
                 self.push(Event::TriggerRegistered { run: id, node, handle });
             }
         }
@@ -193,10 +193,8 @@ impl Follow<'_> {
         let run = self.run(id);
         let whole = run.work(NodeIx::WHOLE_RUN).phase;
         let begun = |work: &Work| work.phase == Phase::Processing;
-        let affected = run.node_ixs().filter(|node| begun(run.work(*node)));
-        let affected: Vec<_> = affected.map(|node| (node, run.work(node).stop)).collect();
-        for (node, stop) in affected {
-            self.push(match (whole.is_terminal(), stop) {
+        for node in run.node_ixs().filter(|node| begun(run.work(*node))) {
+            self.push(match (whole.is_terminal(), run.work(node).stop) {
                 (true, _) => Event::NodeCancelled { run: id, node },
                 (false, Some(StopReason::NotNeeded)) => Event::NodeSkipped { run: id, node },
                 (false, _) => Event::NodeReturned { run: id, node, how },
@@ -315,9 +313,9 @@ impl Follow<'_> {
         };
         let feeders = plan.predecessors(node).iter().copied();
         let streams = plan.streams_into(node).iter().map(|stream| stream.from);
-        let feeders: Vec<_> = feeders.chain(streams).collect();
-        let unneeded: Vec<_> = feeders.iter().filter(is_unneeded).copied().collect();
-        unneeded.into_iter().for_each(|from| self.skip(id, from));
+        for from in feeders.chain(streams).filter(|from| is_unneeded(&from)) {
+            self.skip(id, from);
+        }
     }
 
     /// Skips a node now, or when its holder lets go of it.

@@ -213,7 +213,7 @@ fn assemble(state: &State, row: RunRow, rows: &mut RunRows) -> Result<Run, BadRo
         return Err(BadRows::NodesMissing { run: id });
     }
     let inboxes = assemble_inboxes(state, &head, rows)?;
-    let whole = whole.map(|work| Box::new(fresh(work)));
+    let whole = whole.map(|work| Box::new(fresh(*work)));
     let (open, active, suspended, held) = (0, 0, 0, 0);
     let (stepped, armed, touched) = (0, Time::NEVER, false);
     let mut run = Run { head, whole, nodes, inboxes, open, active, suspended, held, stepped, armed, touched };
@@ -315,27 +315,22 @@ pub(super) fn take_changes(core: &mut Coordinator, changes: &mut Vec<Change>) {
         changes.push(Change::Put(Row::Meta(state.meta.clone())));
     }
     changes.append(&mut touched.changes);
-    for number in touched.runs.drain(..) {
-        let Some(run) = state.runs.get_mut(number) else { continue };
+    for slot in touched.runs.drain(..) {
+        let run = state.runs.at_mut(slot);
         run.touched = false;
-        let whole = run.whole.as_ref().map(|whole| whole.work.clone());
-        let node = match &mut run.nodes {
-            Nodes::One(node) => {
-                node.touched = false;
-                Some(node.work.clone())
-            }
-            Nodes::Many(_) => None,
-        };
-        changes.push(Change::Put(Row::Run(RunRow { head: run.head.clone(), whole, node })));
+        if let Nodes::One(node) = &mut run.nodes {
+            node.touched = false;
+        }
+        changes.push(Change::Put(Row::Run(row_of(run))));
     }
-    for (number, ix) in touched.nodes.drain(..) {
-        let Some(run) = state.runs.get_mut(number) else { continue };
+    for (slot, ix) in touched.nodes.drain(..) {
+        let run = state.runs.at_mut(slot);
         let (id, node) = (run.head.id, run.node_mut(ix));
         node.touched = false;
         changes.push(Change::Put(Row::Node(NodeRow { run: id, node: ix, work: node.work.clone() })));
     }
-    for (number, node, handle) in touched.inboxes.drain(..) {
-        let Some(run) = state.runs.get_mut(number) else { continue };
+    for (slot, node, handle) in touched.inboxes.drain(..) {
+        let run = state.runs.at_mut(slot);
         let inbox = run.inbox_mut(node, handle);
         inbox.touched = false;
         changes.push(Change::Put(Row::Inbox(inbox.row.clone())));
@@ -361,6 +356,55 @@ pub(super) fn take_changes(core: &mut Coordinator, changes: &mut Vec<Change>) {
     leaving.drain(..).for_each(|number| leave(core, number));
     touched.leaving = leaving;
     core.state.touched = touched;
+}
+
+impl Coordinator {
+    /// Every row of what is in memory, in a fixed order: what a store holds of it once all changes are committed.
+    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
+        let state = &self.state;
+        let definitions = state.definitions.iter().map(|entry| Row::Definition(Box::new(entry.row.clone())));
+        let names = state.names.iter().flat_map(|(tenant, names)| names.iter().map(move |(name, entry)| (tenant, name, entry)));
+        let aliases = names.flat_map(|(tenant, definition, entry)| {
+            let row = move |(alias, id): (&crate::definition::Name, &DefinitionId)| {
+                let (definition, alias) = (definition.clone(), alias.clone());
+                Row::Alias(super::row::AliasRow { tenant: *tenant, definition, alias, id: *id })
+            };
+            entry.aliases.iter().map(row)
+        });
+        let workers = state.workers.in_order().into_iter();
+        let workers = workers.map(|slot| Row::Worker(Box::new(state.workers.at(slot).row.clone())));
+        let runs = state.runs.iter().flat_map(|(_, run)| rows_of(run));
+        let owed = state.outbox.values().map(|entry| Row::Outbox(entry.row));
+        let meta = core::iter::once(Row::Meta(state.meta.clone()));
+        meta.chain(definitions).chain(aliases).chain(workers).chain(runs).chain(owed)
+    }
+}
+
+/// A run's own row.
+fn row_of(run: &Run) -> RunRow {
+    let whole = run.whole.as_ref().map(|whole| Box::new(whole.work.clone()));
+    let node = match &run.nodes {
+        Nodes::One(node) => Some(node.work.clone()),
+        Nodes::Many(_) => None,
+    };
+    RunRow { head: run.head.clone(), whole, node }
+}
+
+/// All rows of a run that are resident.
+fn rows_of(run: &Run) -> impl Iterator<Item = Row> + '_ {
+    let id = run.head.id;
+    let nodes = match &run.nodes {
+        Nodes::One(_) => &[][..],
+        Nodes::Many(nodes) => nodes,
+    };
+    let nodes = nodes.iter().zip(0..).map(move |(node, at)| {
+        Row::Node(NodeRow { run: id, node: NodeIx::new(at), work: node.work.clone() })
+    });
+    let inboxes = run.inboxes.iter().flat_map(|inbox| {
+        let messages = inbox.messages.iter().map(|message| Row::Message(*message));
+        core::iter::once(Row::Inbox(inbox.row.clone())).chain(messages)
+    });
+    core::iter::once(Row::Run(row_of(run))).chain(nodes).chain(inboxes)
 }
 
 /// An ended run stays for a while; one that sleeps beyond the horizon goes at once.
@@ -436,7 +480,9 @@ pub(super) fn recover(core: &mut Coordinator, now: Now) {
 }
 
 fn recover_keys(state: &mut State, base: Time) {
-    state.keys.restart(base);
+    if state.meta.step > 0 {
+        state.keys.restart(base);
+    }
     let State { keys, runs, .. } = state;
     for (number, run) in runs.iter() {
         if let Some(key) = run.head.key {

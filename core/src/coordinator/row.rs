@@ -190,7 +190,7 @@ pub struct RunRow {
     /// The run.
     pub head: RunHead,
     /// The run as one piece of work, under `scope: run`.
-    pub whole: Option<Work>,
+    pub whole: Option<Box<Work>>,
     /// Its only node.
     pub node: Option<Work>,
 }

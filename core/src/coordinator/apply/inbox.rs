@@ -13,11 +13,11 @@ impl Applier<'_> {
     /// An inbox is about to change, and its row is to be written. The run's version does not rise with it (S3).
     fn change_inbox(&mut self, id: RunId, node: NodeIx, handle: HandleIx) -> &mut Inbox {
         let State { runs, touched, .. } = &mut *self.state;
-        let run = runs.get_mut(id.number()).expect("an event names a resident run");
-        let inbox = run.inbox_mut(node, handle);
+        let slot = runs.slot(id.number()).expect("an event names a resident run");
+        let inbox = runs.at_mut(slot).inbox_mut(node, handle);
         if !inbox.touched {
             inbox.touched = true;
-            touched.inboxes.push((id.number(), node, handle));
+            touched.inboxes.push((slot, node, handle));
         }
         inbox
     }

@@ -33,6 +33,9 @@ impl Applier<'_> {
             (meta.time, meta.wall) = (clock.now, clock.wall);
             self.state.touched.meta = true;
         }
+        if let Some(run) = event.run() {
+            self.state.runs.focus(run.number());
+        }
         match event {
             Event::DefinitionAdded(added) => self.definition_added(&DefinitionRow {
                 id: added.id,
@@ -192,15 +195,14 @@ impl Applier<'_> {
         let state = &mut *self.state;
         assert_eq!(row.id.get() as usize, state.definitions.len(), "definitions come in order");
         state.meta.next_definition = row.id.next();
-        let entry = state.names.entry((tenant, row.definition.name.clone())).or_default();
-        entry.versions.push(row.id);
+        state.name_mut(tenant, &row.definition.name).versions.push(row.id);
         state.touched.changes.push(Change::Put(Row::Definition(Box::new(row.clone()))));
         state.definitions.push(DefinitionEntry { row: row.clone(), plan, classes, whole_class });
     }
 
     /// An alias was set, by an event or by its row.
     pub(crate) fn alias_set(&mut self, row: AliasRow) {
-        let entry = self.state.names.entry((row.tenant, row.definition.clone())).or_default();
+        let entry = self.state.name_mut(row.tenant, &row.definition);
         entry.aliases.insert(row.alias.clone(), row.id);
         self.state.touched.changes.push(Change::Put(Row::Alias(row)));
     }
@@ -224,14 +226,15 @@ impl Applier<'_> {
     fn change_run(&mut self, id: RunId) -> &mut Run {
         let step = self.state.meta.step;
         let State { runs, touched, .. } = &mut *self.state;
-        let run = runs.get_mut(id.number()).expect("an event names a resident run");
+        let slot = runs.slot(id.number()).expect("an event names a resident run");
+        let run = runs.at_mut(slot);
         if run.stepped != step {
             run.stepped = step;
             run.head.version = run.head.version.next();
         }
         if !run.touched {
             run.touched = true;
-            touched.runs.push(id.number());
+            touched.runs.push(slot);
         }
         run
     }
@@ -240,13 +243,14 @@ impl Applier<'_> {
     fn change_work(&mut self, id: RunId, node: NodeIx) -> &mut Run {
         self.change_run(id);
         let State { runs, touched, .. } = &mut *self.state;
-        let run = runs.get_mut(id.number()).expect("an event names a resident run");
+        let slot = runs.slot(id.number()).expect("an event names a resident run");
+        let run = runs.at_mut(slot);
         if let super::state::Nodes::Many(nodes) = &mut run.nodes
             && let Some(entry) = nodes.get_mut(node.index())
             && !entry.touched
         {
             entry.touched = true;
-            touched.nodes.push((id.number(), node));
+            touched.nodes.push((slot, node));
         }
         run
     }

@@ -63,19 +63,17 @@ impl Applier<'_> {
         if let Some(key) = &created.key {
             self.state.keys.insert(created.tenant, key.key, number);
         }
-        self.state.touched.runs.push(number);
-        if let Nodes::Many(_) = run.nodes {
-            self.state.touched.nodes.extend(run.node_ixs().map(|node| (number, node)));
+        let slot = self.state.runs.insert(number, run);
+        let State { runs, touched, .. } = &mut *self.state;
+        let run = runs.at_mut(slot);
+        touched.runs.push(slot);
+        if let Nodes::Many(nodes) = &mut run.nodes {
+            nodes.iter_mut().for_each(|node| node.touched = true);
+            touched.nodes.extend((0..count as u32).map(|node| (slot, NodeIx::new(node))));
         }
-        let inboxes: Vec<_> =
-            run.inboxes.iter().map(|inbox| (number, inbox.row.node, inbox.row.handle)).collect();
-        self.state.touched.inboxes.extend(inboxes);
-        self.state.runs.insert(number, run);
-        for node in self.state.the_run_mut(created.run).nodes.as_mut_slice() {
-            node.touched = true;
-        }
-        for inbox in &mut self.state.the_run_mut(created.run).inboxes {
+        for inbox in &mut run.inboxes {
             inbox.touched = true;
+            touched.inboxes.push((slot, inbox.row.node, inbox.row.handle));
         }
         self.live_run_count(created.tenant, 1);
         self.arm_run(created.run);

@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 impl Decision<'_> {
     pub(crate) fn define(&mut self, definition: Definition, hash: ContentHash) -> Result<Answer, Rejection> {
         let state = self.state;
-        let entry = state.names.get(&(self.tenant, definition.name.clone()));
+        let entry = state.name(self.tenant, &definition.name);
         let versions = entry.map_or(&[][..], |entry| &entry.versions);
         let known = |id: &&DefinitionId| state.definition(**id).row.hash == hash;
         if let Some(id) = versions.iter().find(known) {
@@ -37,7 +37,7 @@ impl Decision<'_> {
         alias: Name,
         version: DefinitionVersion,
     ) -> Result<Answer, Rejection> {
-        let Some(entry) = self.state.names.get(&(self.tenant, definition.clone())) else {
+        let Some(entry) = self.state.name(self.tenant, &definition) else {
             return Err(Rejection::UnknownDefinition { name: definition });
         };
         if !is_name(&alias, &self.state.limits) {

@@ -94,7 +94,7 @@ impl Decision<'_> {
     }
 
     fn pick_version(&self, name: Name, which: &Which) -> Result<DefinitionId, Rejection> {
-        let Some(entry) = self.state.names.get(&(self.tenant, name.clone())) else {
+        let Some(entry) = self.state.name(self.tenant, &name) else {
             return Err(Rejection::UnknownDefinition { name });
         };
         match which {

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use slab::Slab;
 
-const BITS: u32 = 8;
+const BITS: u32 = 10;
 const WIDTH: usize = 1 << BITS;
 const NONE: u32 = u32::MAX;
 
@@ -19,17 +19,30 @@ struct Page {
 pub(crate) struct Dense<T> {
     pages: BTreeMap<u64, Page>,
     slab: Slab<T>,
+    /// The number and slot that were last asked for by a writer: what one input touches is mostly one thing.
+    focus: (u64, u32),
 }
 
 impl<T> Default for Dense<T> {
     fn default() -> Self {
-        Self { pages: BTreeMap::new(), slab: Slab::new() }
+        Self { pages: BTreeMap::new(), slab: Slab::new(), focus: (u64::MAX, NONE) }
     }
 }
 
 impl<T> Dense<T> {
     /// The slot of `number`; it stays the same as long as the thing is here.
     pub(crate) fn slot(&self, number: u64) -> Option<u32> {
+        if self.focus.0 == number { Some(self.focus.1) } else { self.find(number) }
+    }
+
+    /// Remembers where `number` is, because much will be asked of it.
+    pub(crate) fn focus(&mut self, number: u64) {
+        if let (true, Some(slot)) = (self.focus.0 != number, self.find(number)) {
+            self.focus = (number, slot);
+        }
+    }
+
+    fn find(&self, number: u64) -> Option<u32> {
         let page = self.pages.get(&(number >> BITS))?;
         let slot = page.slots[number as usize & (WIDTH - 1)];
         (slot != NONE).then_some(slot)
@@ -48,6 +61,7 @@ impl<T> Dense<T> {
     }
 
     pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut T> {
+        self.focus(number);
         self.slot(number).map(|slot| self.at_mut(slot))
     }
 
@@ -61,6 +75,7 @@ impl<T> Dense<T> {
         let slot = self.slab.insert(thing) as u32;
         *entry = slot;
         page.used += 1;
+        self.focus = (number, slot);
         slot
     }
 
@@ -72,6 +87,7 @@ impl<T> Dense<T> {
             return None;
         }
         page.used -= 1;
+        self.focus = (u64::MAX, NONE);
         if page.used == 0 {
             self.pages.remove(&(number >> BITS));
         }
@@ -107,13 +123,13 @@ mod tests {
     #[test]
     fn it_iterates_by_number_and_forgets_empty_pages() {
         let mut dense = Dense::default();
-        for number in [700, 3, 256, 255] {
+        for number in [2800, 3, 1024, 1023] {
             dense.insert(number, number);
         }
-        assert_eq!(dense.iter().map(|(number, _)| number).collect::<Vec<_>>(), [3, 255, 256, 700]);
-        assert_eq!(dense.iter_from(256).map(|(number, _)| number).collect::<Vec<_>>(), [256, 700]);
-        assert_eq!(dense.remove(700), Some(700));
-        assert_eq!(dense.remove(700), None);
+        assert_eq!(dense.iter().map(|(number, _)| number).collect::<Vec<_>>(), [3, 1023, 1024, 2800]);
+        assert_eq!(dense.iter_from(1024).map(|(number, _)| number).collect::<Vec<_>>(), [1024, 2800]);
+        assert_eq!(dense.remove(2800), Some(2800));
+        assert_eq!(dense.remove(2800), None);
         assert_eq!((dense.len(), dense.pages.len()), (3, 2));
     }
 }

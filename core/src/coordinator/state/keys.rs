@@ -15,7 +15,8 @@ pub(crate) struct Keys {
     /// Keys of ended runs, oldest first, with the time they ended.
     ended: VecDeque<(Time, (u64, u64))>,
     /// A key minted after this that is not here was never used (S33).
-    complete_since: Time,
+    /// None: no key was ever forgotten.
+    incomplete_until: Option<Time>,
 }
 
 /// Tenants do not share keys, so both are folded into one.
@@ -40,18 +41,18 @@ impl Keys {
         while self.ended.len() as u64 > most {
             let (ended_at, key) = self.ended.pop_front().expect("it is not empty");
             self.runs.remove(&key);
-            self.complete_since = self.complete_since.max(ended_at);
+            self.incomplete_until = self.incomplete_until.max(Some(ended_at));
         }
     }
 
     /// True if a key minted then would be here, had it been used.
     pub(crate) fn is_complete_since(&self, minted_at: Time) -> bool {
-        minted_at > self.complete_since
+        self.incomplete_until.is_none_or(|until| minted_at > until)
     }
 
     /// Forgets everything: a restored machine has only the keys of its resident runs, and so must this one.
     pub(crate) fn restart(&mut self, now: Time) {
-        *self = Self { complete_since: now, ..Self::default() };
+        *self = Self { incomplete_until: Some(now), ..Self::default() };
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -40,7 +40,7 @@ pub(crate) struct State {
     pub(crate) runs: Dense<Run>,
     pub(crate) workers: Workers,
     pub(crate) definitions: Vec<DefinitionEntry>,
-    pub(crate) names: BTreeMap<(TenantId, Name), NameEntry>,
+    pub(crate) names: BTreeMap<TenantId, BTreeMap<Name, NameEntry>>,
     pub(crate) leases: Leases,
     pub(crate) keys: Keys,
     pub(crate) outbox: BTreeMap<OutboxId, OutboxEntry>,
@@ -211,6 +211,15 @@ impl State {
 
     pub(crate) fn definition(&self, id: DefinitionId) -> &DefinitionEntry {
         &self.definitions[id.get() as usize]
+    }
+
+    /// The versions of a name.
+    pub(crate) fn name(&self, tenant: TenantId, name: &str) -> Option<&NameEntry> {
+        self.names.get(&tenant)?.get(name)
+    }
+
+    pub(crate) fn name_mut(&mut self, tenant: TenantId, name: &Name) -> &mut NameEntry {
+        self.names.entry(tenant).or_default().entry(name.clone()).or_default()
     }
 
     /// The definition a run is pinned to.

@@ -10,11 +10,11 @@ use alloc::vec::Vec;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Touched {
     pub(crate) meta: bool,
-    /// Numbers of runs whose own row changed.
-    pub(crate) runs: Vec<u64>,
+    /// Slots of runs whose own row changed; a run leaves memory only when nothing of it is touched.
+    pub(crate) runs: Vec<u32>,
     /// Nodes of runs with several.
-    pub(crate) nodes: Vec<(u64, NodeIx)>,
-    pub(crate) inboxes: Vec<(u64, NodeIx, HandleIx)>,
+    pub(crate) nodes: Vec<(u32, NodeIx)>,
+    pub(crate) inboxes: Vec<(u32, NodeIx, HandleIx)>,
     pub(crate) workers: Vec<WorkerKey>,
     pub(crate) outbox: BTreeSet<OutboxId>,
     /// Runs that may leave memory once their rows are written.
