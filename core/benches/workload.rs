@@ -41,7 +41,7 @@ impl Draw {
 }
 
 const TENANT: TenantId = TenantId::new(1);
-const BATCH: usize = 1_000;
+const BATCH: usize = 200;
 
 /// A machine with workers and runs in flight.
 #[derive(Clone)]
@@ -51,7 +51,7 @@ pub struct World {
     pub changes: Vec<Change>,
     clock: u64,
     polls: u64,
-    requirements: usize,
+    names: Vec<String>,
     workers: Vec<(WorkerId, Incarnation)>,
     /// What each worker holds.
     held: Vec<Vec<Held>>,
@@ -74,7 +74,7 @@ impl World {
             changes: Vec::new(),
             clock: 0,
             polls: 0,
-            requirements,
+            names: (0..requirements).map(|at| format!("d{at}")).collect(),
             workers: Vec::new(),
             held: vec![Vec::new(); workers],
             draw: Draw::new(7),
@@ -84,7 +84,7 @@ impl World {
         for at in 0..requirements {
             let mut node = NodeSpec::new("only");
             node.work.requirement.capabilities.push(("level".into(), Capability::Number(at as u64)));
-            let definition = Box::new(Definition::new(&format!("d{at}"), vec![node], vec![]));
+            let definition = Box::new(Definition::new(&world.names[at], vec![node], vec![]));
             world.ask(Command::Define { definition, hash: ContentHash::new(at as u128) });
         }
         for at in 0..workers {
@@ -114,14 +114,14 @@ impl World {
     }
 
     pub fn submit(&mut self) {
-        let at = self.draw.below(self.requirements);
+        let at = self.draw.below(self.names.len());
         let key = SubmitKey {
             key: KeyHash::new(self.draw.wide()),
             fingerprint: ContentHash::new(1),
             minted_at: Time::from_ms(self.clock),
         };
-        let name = format!("d{at}");
-        let submit = Submit { key: Some(key), ..Submit::new(&name, Value::EMPTY, self.draw.next()) };
+        let random = self.draw.next();
+        let submit = Submit { key: Some(key), ..Submit::new(&self.names[at], Value::EMPTY, random) };
         self.ask(Command::Submit(Box::new(submit)));
         self.waiting += 1;
     }
@@ -301,8 +301,11 @@ pub fn graph_ns_per_edge(width: usize) -> f64 {
     world.machine = Coordinator::new(0, limits);
     world.feed(Input::Recover);
     world.ask(Command::Define { definition: Box::new(definition), hash: ContentHash::new(9) });
-    let (worker, spec) = (WorkerId::new(1), Box::new(WorkerSpec { slots: 1_000_000, ..WorkerSpec::default() }));
-    let Answer::Registered { incarnation, .. } = world.ask(Command::Register { worker, spec }) else { unreachable!() };
+    let (worker, spec) =
+        (WorkerId::new(1), Box::new(WorkerSpec { slots: 1_000_000, ..WorkerSpec::default() }));
+    let Answer::Registered { incarnation, .. } = world.ask(Command::Register { worker, spec }) else {
+        unreachable!()
+    };
     world.workers[0] = (worker, incarnation);
     world.ask(Command::Submit(Box::new(Submit::new("wide", Value::EMPTY, 1))));
     world.waiting = width + 2;

@@ -38,7 +38,7 @@ static ALLOCATOR: Counting = Counting;
 fn lifecycle_in_map_ops(world: &mut World, in_flight: usize) -> (f64, f64, f64) {
     let mut rounds: Vec<(f64, f64, f64)> = (0..5)
         .map(|_| {
-            let ours = world.lifecycles_per_s(40);
+            let ours = world.lifecycles_per_s(200);
             let map = map_ops_per_s(in_flight, 1_000_000);
             (map / ours, ours, map)
         })
@@ -49,12 +49,20 @@ fn lifecycle_in_map_ops(world: &mut World, in_flight: usize) -> (f64, f64, f64) 
 
 /// How much dearer a lifecycle gets from the small case to the large one: plainly, and corrected by how much dearer a
 /// map operation gets from the one size to the other.
-fn flat(name: &str, small: (usize, usize, usize), large: (usize, usize, usize), say: &dyn Fn(&str)) -> (f64, f64) {
+fn flat(
+    name: &str,
+    small: (usize, usize, usize),
+    large: (usize, usize, usize),
+    say: &dyn Fn(&str),
+) -> (f64, f64) {
     let [small, large] = [small, large].map(|(waiting, workers, requirements)| {
         let mut world = World::new(workers, requirements);
         world.fill(waiting, 10_000);
         let (cost, per_s, map) = lifecycle_in_map_ops(&mut world, waiting + 10_000);
-        say(&format!("{name} {waiting}/{workers}/{requirements}: {:.0} ns, {cost:.1} map operations", 1e9 / per_s));
+        say(&format!(
+            "{name} {waiting}/{workers}/{requirements}: {:.0} ns, {cost:.1} map operations",
+            1e9 / per_s
+        ));
         (1.0 / per_s, 1.0 / map)
     });
     let (ours, map) = (large.0 / small.0, large.1 / small.1);
@@ -81,12 +89,18 @@ fn main() {
 
     let before = LIVE.load(Ordering::Relaxed);
     let mut world = World::new(10, 1);
-    world.fill(in_flight / 2, in_flight / 2);
+    // Most of what is in flight waits; ten workers hold a thousand pieces each.
+    world.fill(in_flight - 10_000, 10_000);
     let bytes_per_run = (LIVE.load(Ordering::Relaxed) - before) as f64 / in_flight as f64;
     say(&format!("{in_flight} runs in flight, {bytes_per_run:.0} bytes each"));
     let (cost, lifecycles_per_s, map_ops) = lifecycle_in_map_ops(&mut world, in_flight);
     say(&format!("a lifecycle costs {cost:.1} map operations"));
-    let (decoding, restoring) = restore(&world);
+    let mut half = World::new(10, 1);
+    half.fill(in_flight / 2, in_flight / 2);
+    let (half_cost, ..) = lifecycle_in_map_ops(&mut half, in_flight);
+    say(&format!("with half of them held, {half_cost:.1}"));
+    let (decoding, restoring) = restore(&half);
+    drop(half);
     say(&format!("decoding {decoding:.2} s, restoring {restoring:.2} s"));
     drop(world);
 
@@ -112,6 +126,7 @@ fn main() {
         ("lifecycles_per_s", lifecycles_per_s),
         ("map_ops_per_s", map_ops),
         ("map_ops_per_lifecycle", cost),
+        ("map_ops_per_lifecycle_half_held", half_cost),
         ("bytes_per_run", bytes_per_run),
         ("rows_per_lifecycle", rows),
         ("row_bytes_per_lifecycle", row_bytes),
@@ -129,7 +144,8 @@ fn main() {
         ("restore_over_decode", restoring / decoding),
     ];
     if json {
-        let fields: Vec<String> = figures.iter().map(|(name, value)| format!("\"{name}\":{value:.3}")).collect();
+        let fields: Vec<String> =
+            figures.iter().map(|(name, value)| format!("\"{name}\":{value:.3}")).collect();
         println!("{{{}}}", fields.join(","));
     } else {
         for (name, value) in figures {

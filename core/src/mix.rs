@@ -32,7 +32,7 @@ pub(crate) struct FixedHasher(u64);
 
 impl Hasher for FixedHasher {
     fn finish(&self) -> u64 {
-        self.0
+        mix(self.0)
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -42,6 +42,6 @@ impl Hasher for FixedHasher {
     }
 
     fn write_u64(&mut self, word: u64) {
-        self.0 = mix(self.0 ^ word);
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }

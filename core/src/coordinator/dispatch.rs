@@ -14,7 +14,8 @@ use alloc::vec::Vec;
 impl Coordinator {
     /// The next thing to be given out, as events. Looks at news until one of them leads to something.
     pub(super) fn dispatch(&mut self, events: &mut Vec<Event>) {
-        while events.is_empty() {
+        let before = events.len();
+        while events.len() == before {
             match self.placement.next_news() {
                 None => return,
                 Some(News::Arrived(slot, node)) => self.arrived(slot, node, events),
@@ -25,6 +26,7 @@ impl Coordinator {
 
     /// Work entered its queue.
     fn arrived(&mut self, slot: u32, node: NodeIx, events: &mut Vec<Event>) {
+        let before = events.len();
         let run = self.state.runs.at(slot);
         if !run.has_node(node) || !run.node(node).queued {
             return;
@@ -37,7 +39,8 @@ impl Coordinator {
         } else if let Some(worker) = self.placement.idle_worker(&self.state, class) {
             events.push(Event::WorkerCalled { worker: self.state.workers.at(worker).row.key });
         }
-        let is_stuck = events.is_empty() && preempts && !self.placement.has_open_worker(&self.state, class);
+        let is_stuck =
+            events.len() == before && preempts && !self.placement.has_open_worker(&self.state, class);
         if is_stuck && let Some((run, node)) = self.placement.victim(class, priority) {
             events.push(Event::StopAsked { run, node, reason: StopReason::Preempted });
         }

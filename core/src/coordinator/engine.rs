@@ -34,41 +34,44 @@ impl Engine<'_> {
 
     /// Applies events and all that follows from them, then gives out what that made possible.
     fn run(&mut self, events: impl IntoIterator<Item = Event>) {
-        self.core.queue.extend(events.into_iter().map(|event| (event, false)));
+        let mut queue = core::mem::take(&mut self.core.queue);
+        let mut next = core::mem::take(&mut self.core.next);
+        queue.extend(events);
+        // Those from here on are consequences: they are looked at again before they happen.
+        let mut decided = queue.len();
+        let mut at = 0;
         loop {
-            while let Some((event, is_consequence)) = self.core.queue.pop_front() {
-                if !(is_consequence && follow::is_moot(&self.core.state, &event)) {
-                    self.step(event);
+            while at < queue.len() {
+                if at >= decided && follow::is_moot(&self.core.state, &queue[at]) {
+                    queue.remove(at);
+                    continue;
                 }
+                self.step(&queue[at], &mut next);
+                queue.append(&mut next);
+                at += 1;
             }
-            let mut found = core::mem::take(&mut self.core.scratch);
-            self.core.dispatch(&mut found);
-            let done = found.is_empty();
-            self.core.queue.extend(found.drain(..).map(|event| (event, false)));
-            self.core.scratch = found;
-            if done {
-                return;
+            self.core.dispatch(&mut queue);
+            if at == queue.len() {
+                break;
             }
+            decided = queue.len();
         }
+        let (now, wall, step) =
+            (self.core.state.clock.now, self.core.state.clock.wall, self.core.state.meta.step);
+        let lasting = queue.drain(..).filter(|event| !event.is_volatile());
+        self.out.audit.extend(lasting.map(|event| Stamped { at: now, wall, step, event }));
+        (self.core.queue, self.core.next) = (queue, next);
     }
 
-    /// Applies one event.
-    fn step(&mut self, event: Event) {
+    /// Applies one event; what follows from it goes to `next`.
+    fn step(&mut self, event: &Event, next: &mut Vec<Event>) {
         let core = &mut *self.core;
-        let is_volatile = event.is_volatile();
-        if !is_volatile && core::mem::take(&mut core.begins_step) {
+        if !event.is_volatile() && core::mem::take(&mut core.begins_step) {
             core.state.meta.step += 1;
         }
-        Applier { state: &mut core.state, placement: &mut core.placement }.apply(&event);
-        react::react(&core.state, &event, &mut self.out.effects);
-        let mut next = core::mem::take(&mut core.scratch);
-        follow::follow(&core.state, &event, &mut next);
-        core.queue.extend(next.drain(..).map(|event| (event, true)));
-        core.scratch = next;
-        if !is_volatile {
-            let (at, wall, step) = (core.state.clock.now, core.state.clock.wall, core.state.meta.step);
-            self.out.audit.push(Stamped { at, wall, step, event });
-        }
+        Applier { state: &mut core.state, placement: &mut core.placement }.apply(event);
+        react::react(&core.state, event, &mut self.out.effects);
+        follow::follow(&core.state, event, next);
     }
 
     /// Whatever comes next is a step of its own (S3).
@@ -173,6 +176,7 @@ impl Engine<'_> {
     }
 
     fn fire_worker(&mut self, key: WorkerKey) {
+        self.core.state.workers.focus(key);
         if self.core.state.workers.get(key).is_some_and(|worker| worker.armed <= self.core.state.now()) {
             self.fire_due_worker(key);
         }

@@ -81,7 +81,7 @@ pub(crate) fn is_moot(state: &State, event: &Event) -> bool {
         }
         Event::RunWoken { run: id } => run(*id).head.status != RunStatus::Suspended || run(*id).active == 0,
         Event::RunParked { run } => !work(*run, NodeIx::WHOLE_RUN).phase.is_active(),
-        Event::RunDoomed { run: id, .. } => run(*id).head.doomed.is_some(),
+        Event::RunDoomed { run: id, .. } => run(*id).head.doomed().is_some(),
         Event::RunEnding { run: id, .. } => run(*id).head.ending.is_some(),
         Event::RunCompleted { run: id } | Event::RunFailed { run: id } | Event::RunCancelled { run: id } => {
             run(*id).is_ended() || run(*id).open > 0 || run(*id).held > 0
@@ -237,7 +237,7 @@ impl<'a> Follow<'a> {
                 self.push(Event::RunEnding { run: id, outcome, cause });
             }
             OnFailure::Continue => {
-                if run.head.doomed.is_none() {
+                if run.head.doomed().is_none() {
                     self.push(Event::RunDoomed { run: id, node });
                 }
                 blocked.into_iter().for_each(|node| self.skip(id, node));
@@ -370,7 +370,7 @@ impl<'a> Follow<'a> {
             return;
         }
         let Some((outcome, _)) = run.head.ending else {
-            let (outcome, cause) = match run.head.doomed {
+            let (outcome, cause) = match run.head.doomed() {
                 Some(node) => (Outcome::Failed, EndCause::NodeFailed(node)),
                 None => (Outcome::Completed, EndCause::AllDone),
             };

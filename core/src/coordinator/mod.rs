@@ -44,8 +44,8 @@ pub struct Coordinator {
     state: State,
     placement: Placement,
     /// Scratch, kept for its memory.
-    queue: alloc::collections::VecDeque<(Event, bool)>,
-    scratch: Vec<Event>,
+    queue: Vec<Event>,
+    next: Vec<Event>,
     decided: Vec<Event>,
     /// The next event that is not volatile begins a new step.
     begins_step: bool,
@@ -61,8 +61,8 @@ impl Coordinator {
         Self {
             state,
             placement: Placement::default(),
-            queue: Default::default(),
-            scratch: Vec::new(),
+            queue: Vec::new(),
+            next: Vec::new(),
             decided: Vec::new(),
             begins_step: true,
         }
@@ -114,15 +114,5 @@ impl Coordinator {
             Timer::Outbox(_) => Reason::Outbox,
             Timer::Node(number, node) => why::node_reason(&self.state, number, node),
         }
-    }
-}
-#[cfg(test)]
-mod sizes {
-    #[test]
-    fn print_sizes() {
-        use core::mem::size_of;
-        extern crate std;
-        std::eprintln!("Event {} Stamped {} Change {} Row {} Run {} Node {} Work {} RunHead {} Assignment {} Effect {} Command {} Lease {} SubmitKey {} Grant {}",
-            size_of::<super::Event>(), size_of::<super::Stamped>(), size_of::<super::Change>(), size_of::<super::Row>(), size_of::<super::state::Run>(), size_of::<super::state::Node>(), size_of::<super::row::Work>(), size_of::<super::row::RunHead>(), size_of::<super::row::Assignment>(), size_of::<super::effect::Effect>(), size_of::<super::command::Command>(), 0, size_of::<super::command::SubmitKey>(), size_of::<super::effect::Grant>());
     }
 }

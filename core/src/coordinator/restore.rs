@@ -3,8 +3,8 @@
 
 use super::Coordinator;
 use super::apply::{Applier, derive_joins};
-use super::row::{Assignment, Change, InboxRow, MessageRow, NodeRow, Row, RunRow, Work};
-use super::state::{Inbox, Node, Nodes, Run, State, Timer, Worker, WorkerKey};
+use super::row::{Change, InboxRow, MessageRow, NodeRow, Row, RunRow, Work};
+use super::state::{DefinitionEntry, Inbox, Node, Nodes, Run, State, Timer, Worker, WorkerKey};
 use crate::id::{DefinitionId, Epoch, NodeIx, PollId, RunId, WorkerId};
 use crate::lifecycle::{Health, Lifecycle, Phase, RunStatus};
 use crate::limits::Limits;
@@ -77,58 +77,60 @@ impl RunRows {
     }
 }
 
-/// A machine that knows what these rows say.
+/// A machine that knows what these rows say. Rows may come in any order; in the order of [`Coordinator::rows`], what is
+/// most of them goes straight into memory.
 pub(super) fn restore(limits: Limits, rows: impl IntoIterator<Item = Row>) -> Result<Coordinator, BadRows> {
-    let (mut meta, mut definitions, mut aliases, mut workers, mut owed) =
-        (None, Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut of_runs = RunRows::default();
+    let mut core = Coordinator::new(0, limits);
+    let mut applier = Applier { state: &mut core.state, placement: &mut core.placement };
+    let (mut meta, mut aliases, mut owed) = (None, Vec::new(), Vec::new());
+    let (mut definitions, mut of_runs, mut granted) = (BTreeMap::new(), RunRows::default(), Vec::new());
     for row in rows {
-        match of_runs.add(row) {
-            Some(Row::Meta(row)) if meta.is_some() && meta.as_ref() != Some(&row) => {
+        let other = match row {
+            Row::Run(row) if meta.is_some() && is_simple(applier.state, &row) => {
+                install_one(&mut applier, row, &mut of_runs, &mut granted)?;
+                continue;
+            }
+            other => of_runs.add(other),
+        };
+        match other {
+            Some(Row::Meta(row)) if meta.as_ref().is_some_and(|known| *known != row) => {
                 return Err(BadRows::SeveralMetas);
             }
-            Some(Row::Meta(row)) => meta = Some(row),
-            Some(Row::Definition(row)) => definitions.push(row),
+            Some(Row::Meta(row)) => {
+                applier.state.meta = row.clone();
+                applier.state.clock.now = row.time;
+                meta = Some(row);
+            }
+            Some(Row::Definition(row)) => drop(definitions.insert(row.id, row)),
             Some(Row::Alias(row)) => aliases.push(row),
-            Some(Row::Worker(row)) => workers.push(*row),
+            Some(Row::Worker(row)) => {
+                let mut worker = Worker::new(*row, applier.state.clock.now);
+                applier.placement.enter(&mut worker);
+                applier.state.workers.insert(worker);
+            }
             Some(Row::Outbox(row)) => owed.push(row),
             _ => {}
         }
+        while let Some(row) = definitions.remove(&DefinitionId::new(applier.state.definitions.len() as u32)) {
+            let unbounded = Limits { nodes: u64::MAX, ..applier.state.limits.clone() };
+            if crate::graph::check(&row.definition, &unbounded).is_err() {
+                return Err(BadRows::DefinitionBad { id: row.id });
+            }
+            applier.definition_added(&row);
+        }
     }
     let meta = meta.ok_or(BadRows::NoMeta)?;
-    let mut core = Coordinator::new(meta.partition, limits);
-    core.state.clock.now = meta.time;
-    let mut applier = Applier { state: &mut core.state, placement: &mut core.placement };
-    definitions.sort_unstable_by_key(|row| row.id);
-    for (at, row) in definitions.iter().enumerate() {
-        if row.id.get() as usize != at {
-            return Err(BadRows::DefinitionMissing { id: DefinitionId::new(at as u32) });
-        }
-        let unbounded = Limits { nodes: u64::MAX, ..applier.state.limits.clone() };
-        if crate::graph::check(&row.definition, &unbounded).is_err() {
-            return Err(BadRows::DefinitionBad { id: row.id });
-        }
-        applier.definition_added(row);
-    }
-    if meta.next_definition.get() as usize > definitions.len() {
-        return Err(BadRows::DefinitionMissing { id: DefinitionId::new(definitions.len() as u32) });
+    let known = DefinitionId::new(applier.state.definitions.len() as u32);
+    if known < meta.next_definition || !definitions.is_empty() {
+        return Err(BadRows::DefinitionMissing { id: known });
     }
     aliases.into_iter().for_each(|row| applier.alias_set(row));
-    workers.sort_unstable_by_key(|row| row.key);
-    for row in workers {
-        let mut worker = Worker::new(row, meta.time);
-        applier.placement.enter(&mut worker);
-        applier.state.workers.insert(worker);
-    }
-    for row in owed.into_iter().filter(|row| !row.refused) {
+    for row in owed.into_iter().filter(|row: &super::row::OutboxRow| !row.refused) {
         applier.outbox_added(row);
     }
     applier.state.meta = meta;
-    let mut granted = Vec::new();
     install_all(&mut applier, of_runs, &mut granted)?;
-    // In the order of their epochs, so that every lane is in that order again.
-    granted.sort_unstable_by_key(|grant: &Granted| grant.epoch);
-    granted.iter().for_each(|grant| link(&mut applier, grant));
+    link_all(&mut applier, granted);
     for slot in applier.state.workers.in_order() {
         applier.relist(slot);
     }
@@ -137,23 +139,32 @@ pub(super) fn restore(limits: Limits, rows: impl IntoIterator<Item = Row>) -> Re
     Ok(core)
 }
 
-/// A grant found in the rows of a run.
-struct Granted {
-    run: RunId,
-    node: NodeIx,
-    epoch: Epoch,
-    worker: u32,
-    assignment: Assignment,
+/// True if a run's own row is all there is of it, and what it refers to is here.
+fn is_simple(state: &State, row: &RunRow) -> bool {
+    let definition = state.definitions.get(row.head.definition.get() as usize);
+    let has_inbox =
+        |entry: &DefinitionEntry| entry.row.definition.nodes.iter().any(|node| !node.handles.is_empty());
+    let holder = row.node.as_ref().and_then(|work| work.holder());
+    row.node.is_some()
+        && definition.is_some_and(|entry| !has_inbox(entry))
+        && holder.is_none_or(|worker| state.workers.of(row.head.tenant, worker).is_some())
 }
 
-fn link(applier: &mut Applier<'_>, grant: &Granted) {
-    let Granted { run, node, epoch, worker, assignment } = grant;
-    if assignment.claimed_at.is_never() {
-        applier.state.workers.at_mut(*worker).offered.insert(*epoch, (*run, *node));
-    } else {
-        applier.link_lease(*run, *node, *epoch, *worker, assignment);
+/// A grant found in the rows of a run: its epoch, whose it is, and of what.
+type Granted = (Epoch, u32, RunId, NodeIx);
+
+/// Links grants in the order of their epochs, so that every lane is in that order again.
+fn link_all(applier: &mut Applier<'_>, mut granted: Vec<Granted>) {
+    granted.sort_unstable();
+    for (epoch, worker, run, node) in granted {
+        let assignment = applier.state.the_run(run).work(node).assignment.expect("a grant has a holder");
+        if assignment.claimed_at.is_never() {
+            applier.state.workers.at_mut(worker).offered.insert(epoch, (run, node));
+        } else {
+            applier.link_lease(run, node, epoch, worker, &assignment);
+        }
+        applier.count_grant(run, node, worker, true);
     }
-    applier.count_grant(*run, *node, *worker, true);
 }
 
 /// Takes runs in, without leases; these are listed in `granted`.
@@ -164,24 +175,34 @@ fn install_all(
 ) -> Result<(), BadRows> {
     rows.runs.sort_unstable_by_key(|row| row.head.id);
     for row in core::mem::take(&mut rows.runs) {
-        let (id, number) = (row.head.id, row.head.id.number());
-        if applier.state.runs.slot(number).is_some() {
-            return Err(BadRows::RunTwice { run: id });
-        }
-        if number >= applier.state.meta.next_run {
-            return Err(BadRows::NumberTooHigh { run: id });
-        }
-        let run = assemble(applier.state, row, &mut rows)?;
-        for node in run.work_ixs().filter(|node| run.has_grant(*node)) {
-            let work = run.work(node);
-            let assignment = work.assignment.ok_or(BadRows::NodesMissing { run: id })?;
-            let key = WorkerKey { tenant: run.head.tenant, worker: assignment.worker };
-            let worker = applier.state.workers.slot(key);
-            let worker = worker.ok_or(BadRows::UnknownWorker { run: id, worker: assignment.worker })?;
-            granted.push(Granted { run: id, node, epoch: work.epoch, worker, assignment });
-        }
-        install(applier, run);
+        install_one(applier, row, &mut rows, granted)?;
     }
+    Ok(())
+}
+
+fn install_one(
+    applier: &mut Applier<'_>,
+    row: RunRow,
+    rows: &mut RunRows,
+    granted: &mut Vec<Granted>,
+) -> Result<(), BadRows> {
+    let (id, number) = (row.head.id, row.head.id.number());
+    if applier.state.runs.slot(number).is_some() {
+        return Err(BadRows::RunTwice { run: id });
+    }
+    if number >= applier.state.meta.next_run {
+        return Err(BadRows::NumberTooHigh { run: id });
+    }
+    let run = assemble(applier.state, row, rows)?;
+    for node in run.work_ixs().filter(|node| run.has_grant(*node)) {
+        let work = run.work(node);
+        let assignment = work.assignment.ok_or(BadRows::NodesMissing { run: id })?;
+        let key = WorkerKey { tenant: run.head.tenant, worker: assignment.worker };
+        let worker = applier.state.workers.slot(key);
+        let worker = worker.ok_or(BadRows::UnknownWorker { run: id, worker: assignment.worker })?;
+        granted.push((work.epoch, worker, id, node));
+    }
+    install(applier, run);
     Ok(())
 }
 
@@ -232,12 +253,12 @@ fn assemble_inboxes(
     state: &State,
     head: &super::row::RunHead,
     rows: &mut RunRows,
-) -> Result<Vec<Inbox>, BadRows> {
+) -> Result<Box<[Inbox]>, BadRows> {
     let (id, number) = (head.id, head.id.number());
     let handles = &state.definition(head.definition).row.definition.nodes;
     let expected: usize = handles.iter().map(|node| node.handles.len()).sum();
     if expected == 0 {
-        return Ok(Vec::new());
+        return Ok(Box::default());
     }
     let mut inboxes: Vec<_> =
         rows.inboxes.remove(&number).unwrap_or_default().into_iter().map(Inbox::new).collect();
@@ -256,7 +277,7 @@ fn assemble_inboxes(
         let seqs = inbox.messages.iter().map(|message| message.at.seq.get());
         seqs.eq(inbox.row.settled.get() + 1..=inbox.row.last.get())
     };
-    if inboxes.iter().all(is_gapless) { Ok(inboxes) } else { Err(BadRows::MessageMissing { run: id }) }
+    if inboxes.iter().all(is_gapless) { Ok(inboxes.into()) } else { Err(BadRows::MessageMissing { run: id }) }
 }
 
 /// Puts a run into memory and its ready work into the queues.
@@ -286,7 +307,7 @@ pub(super) fn load(core: &mut Coordinator, rows: Vec<Row>) {
     let ids: Vec<RunId> = of_runs.runs.iter().map(|row| row.head.id).collect();
     let mut granted = Vec::new();
     if install_all(&mut applier, of_runs, &mut granted).is_ok() {
-        granted.iter().for_each(|grant| link(&mut applier, grant));
+        link_all(&mut applier, granted);
     }
     for id in ids {
         if applier.state.runs.slot(id.number()).is_none() {
@@ -363,7 +384,10 @@ impl Coordinator {
     pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         let state = &self.state;
         let definitions = state.definitions.iter().map(|entry| Row::Definition(Box::new(entry.row.clone())));
-        let names = state.names.iter().flat_map(|(tenant, names)| names.iter().map(move |(name, entry)| (tenant, name, entry)));
+        let names = state
+            .names
+            .iter()
+            .flat_map(|(tenant, names)| names.iter().map(move |(name, entry)| (tenant, name, entry)));
         let aliases = names.flat_map(|(tenant, definition, entry)| {
             let row = move |(alias, id): (&crate::definition::Name, &DefinitionId)| {
                 let (definition, alias) = (definition.clone(), alias.clone());
@@ -525,6 +549,6 @@ impl super::row::RunHead {
     /// gives just these to [`Coordinator::restore`].
     pub fn is_resident(&self, paged_until: Time) -> bool {
         let ended = matches!(self.status, RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled);
-        !ended && !(self.status == RunStatus::Suspended && self.wake_at > paged_until)
+        !ended && !(self.status == RunStatus::Suspended && self.wake_at() > paged_until)
     }
 }

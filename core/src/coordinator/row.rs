@@ -212,8 +212,6 @@ pub struct RunHead {
     pub status: RunStatus,
     /// How it ends, once that is decided, and why.
     pub ending: Option<(Outcome, EndCause)>,
-    /// A node whose failure counts, while other branches finish.
-    pub doomed: Option<NodeIx>,
     /// Higher goes first.
     pub priority: u8,
     /// Tell the outside when it ended.
@@ -226,8 +224,6 @@ pub struct RunHead {
     pub ended_at: Time,
     /// When it fails for having taken too long.
     pub deadline: Time,
-    /// The earliest timer of its suspended nodes, while it is suspended.
-    pub wake_at: Time,
     /// What it started from.
     pub input: Value,
     /// Under which key it was submitted.
@@ -249,6 +245,10 @@ pub struct RunRare {
     pub creator: Option<WorkerId>,
     /// The grant its creator took in the same step.
     pub created_held: Option<(NodeIx, Epoch)>,
+    /// A node whose failure counts, while other branches finish.
+    pub doomed: Option<NodeIx>,
+    /// While it is suspended: when it wakes by itself at the latest, if ever.
+    pub wake_at: Option<Time>,
 }
 
 /// A node of a run with several.
@@ -528,6 +528,19 @@ impl Work {
 impl RunHead {
     pub(crate) fn concurrency(&self) -> Option<Concurrency> {
         self.rare.as_ref().and_then(|rare| rare.concurrency)
+    }
+
+    /// While it is suspended: when it wakes by itself at the latest.
+    pub fn wake_at(&self) -> Time {
+        self.rare.as_ref().and_then(|rare| rare.wake_at).unwrap_or(Time::NEVER)
+    }
+
+    pub(crate) fn doomed(&self) -> Option<NodeIx> {
+        self.rare.as_ref().and_then(|rare| rare.doomed)
+    }
+
+    pub(crate) fn rare_mut(&mut self) -> &mut RunRare {
+        self.rare.get_or_insert_default()
     }
 
     /// Labels it was submitted with.

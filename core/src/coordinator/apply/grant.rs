@@ -178,7 +178,9 @@ impl Applier<'_> {
         self.relist(slot);
         self.arm_worker(slot);
         self.placement.worker_opened(slot);
-        self.arm_rescue(self.state.armed.rescue);
+        if self.state.leases.lapsed.count == 0 && !self.state.armed.rescue.is_never() {
+            self.arm_rescue(Time::NEVER);
+        }
         if let Some(how) = how {
             let ended_at = self.state.now();
             let row = HistoryRow { run: id, node, epoch, assignment, ended_at, how };

@@ -9,10 +9,10 @@ mod worker;
 use super::event::Event;
 pub(crate) use run::derive_joins;
 
-use super::placement::Placement;
+use super::placement::{Mode, Placement};
 use super::row::{AliasRow, Change, DefinitionRow, OutboxRow, Row};
 use super::state::{DefinitionEntry, OutboxEntry, Run, State, Timer};
-use crate::definition::{Assign, Scope, WorkSpec};
+use crate::definition::{Scope, WorkSpec};
 use crate::graph;
 use crate::id::{NodeIx, RunId, TenantId};
 use crate::time::Time;
@@ -94,7 +94,7 @@ impl Applier<'_> {
             Event::ReportTaken { run, node, epoch, digest } => {
                 self.report_taken(*run, *node, *epoch, *digest)
             }
-            Event::RunDoomed { run, node } => self.change_run(*run).head.doomed = Some(*node),
+            Event::RunDoomed { run, node } => self.change_run(*run).head.rare_mut().doomed = Some(*node),
             Event::LateResult(late) => self.late_result(late),
 
             Event::MessageAppended { run, node, handle, seq, message }
@@ -184,9 +184,7 @@ impl Applier<'_> {
         let plan = plan.expect("a definition is checked before it is added");
         let tenant = row.tenant;
         let placement = &mut *self.placement;
-        let mut class = |work: &WorkSpec| {
-            placement.intern_class(tenant, &work.requirement, matches!(work.assign, Assign::Push { .. }))
-        };
+        let mut class = |work: &WorkSpec| placement.intern_class(tenant, &work.requirement, Mode::of(work));
         let classes = row.definition.nodes.iter().map(|node| class(&node.work)).collect();
         let whole_class = match &row.definition.settings.scope {
             Scope::Run(work) => Some(class(work)),

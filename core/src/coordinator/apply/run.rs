@@ -18,7 +18,7 @@ impl Applier<'_> {
             concurrency: created.concurrency,
             deadline_ms: created.deadline_ms,
             creator: created.creator,
-            created_held: None,
+            ..RunRare::default()
         };
         let head = RunHead {
             id: created.run,
@@ -28,14 +28,12 @@ impl Applier<'_> {
             version: Version::new(1),
             status: RunStatus::Running,
             ending: None,
-            doomed: None,
             priority: created.priority,
             notify: created.notify,
             created_at: now,
             created_wall: self.state.clock.wall,
             ended_at: Time::NEVER,
             deadline: created.deadline,
-            wake_at: Time::NEVER,
             input: created.input,
             key: created.key,
             rare: (rare != RunRare::default()).then(|| Box::new(rare)),
@@ -98,10 +96,11 @@ impl Applier<'_> {
     pub(super) fn set_wake_at(&mut self, id: RunId) {
         let run = self.state.the_run_mut(id);
         if run.head.status == RunStatus::Suspended {
-            run.head.wake_at = run.earliest_wake().min(run.head.deadline);
+            let wake_at = run.earliest_wake().min(run.head.deadline);
+            run.head.rare_mut().wake_at = Some(wake_at).filter(|at| !at.is_never());
             self.state.touched.leaving.push(id.number());
-        } else {
-            run.head.wake_at = Time::NEVER;
+        } else if let Some(rare) = &mut run.head.rare {
+            rare.wake_at = None;
         }
     }
 
@@ -161,7 +160,10 @@ impl Applier<'_> {
         let now = self.state.now();
         let run = self.state.the_run_mut(id);
         (run.head.series, run.head.deadline) = (series, deadline);
-        (run.head.ending, run.head.doomed, run.head.ended_at) = (None, None, Time::NEVER);
+        (run.head.ending, run.head.ended_at) = (None, Time::NEVER);
+        if let Some(rare) = &mut run.head.rare {
+            rare.doomed = None;
+        }
         let tenant = run.head.tenant;
         for node in run.work_ixs() {
             let phase = self.state.the_run(id).work(node).phase;
@@ -189,7 +191,7 @@ impl Applier<'_> {
 }
 
 /// One inbox per declared handle.
-fn inboxes(definition: &DefinitionEntry, run: RunId) -> Vec<Inbox> {
+fn inboxes(definition: &DefinitionEntry, run: RunId) -> Box<[Inbox]> {
     let mut inboxes = Vec::new();
     for (at, node) in definition.row.definition.nodes.iter().enumerate() {
         let ix = NodeIx::new(at as u32);
@@ -198,7 +200,7 @@ fn inboxes(definition: &DefinitionEntry, run: RunId) -> Vec<Inbox> {
             inboxes.push(Inbox::new(InboxRow::new(run, ix, handle, definition.sources(ix, handle))));
         }
     }
-    inboxes
+    inboxes.into()
 }
 
 /// What each join still needs, from the set of completed predecessors alone (S19).

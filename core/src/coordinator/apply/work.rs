@@ -64,8 +64,8 @@ impl Applier<'_> {
     pub(crate) fn arm_node(&mut self, id: RunId, node: NodeIx) {
         let State { runs, definitions, timers, .. } = &mut *self.state;
         let run = runs.get_mut(id.number()).expect("an event names a resident run");
-        let definition = &definitions[run.head.definition.get() as usize];
-        let at = due_at(run, node, definition.work(node).assign, &definition.work(node).timeouts);
+        let spec = definitions[run.head.definition.get() as usize].work(node);
+        let at = due_at(run, node, spec.assign, &spec.timeouts);
         timers.arm(Timer::Node(id.number(), node), &mut run.node_mut(node).armed, at);
     }
 
@@ -108,7 +108,7 @@ impl Applier<'_> {
         }
         if by == By::Creator {
             let run = self.state.the_run_mut(id);
-            run.head.rare.get_or_insert_default().created_held = Some((node, epoch));
+            run.head.rare_mut().created_held = Some((node, epoch));
         }
     }
 

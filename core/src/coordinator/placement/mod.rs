@@ -15,7 +15,7 @@ pub(crate) use fit::{Shape as ShapeSpec, fits, score_key};
 
 use super::rejection::Ineligible;
 use super::state::{Run, State, Worker};
-use crate::definition::Requirement;
+use crate::definition::{Assign, Requirement, WorkSpec};
 use crate::id::{Epoch, KeyHash, NodeIx, RunId, TenantId, WorkerId};
 use crate::lifecycle::Health;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -27,7 +27,7 @@ use slab::Slab;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Placement {
     classes: Vec<Class>,
-    class_index: BTreeMap<(TenantId, bool, Requirement), u32>,
+    class_index: BTreeMap<(TenantId, Mode, Requirement), u32>,
     shapes: Slab<Shape>,
     shape_index: BTreeMap<(TenantId, ShapeSpec), u32>,
     /// From classes to shapes: what is waiting. A shape is two sinks: for polls, and for offers.
@@ -38,6 +38,10 @@ pub(crate) struct Placement {
     /// Work that entered a queue, and workers that may have opened, since dispatch last looked.
     arrivals: VecDeque<(u32, NodeIx)>,
     opened: VecDeque<u32>,
+    /// Some class is given out by offers, so that it matters when a worker opens.
+    has_push: bool,
+    /// Workers that wait to be told of work.
+    idle: usize,
 }
 
 /// Work with one requirement.
@@ -45,9 +49,24 @@ pub(crate) struct Placement {
 struct Class {
     tenant: TenantId,
     requirement: Requirement,
-    push: bool,
+    mode: Mode,
     /// From (rank, run number, node) to the run's slot.
     queue: BTreeMap<Key, u32>,
+}
+
+/// How work of a class is given out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Mode {
+    /// By offers; otherwise by polls.
+    pub(crate) push: bool,
+    /// Holders of a lower priority may be asked to release for it.
+    pub(crate) preempts: bool,
+}
+
+impl Mode {
+    pub(crate) fn of(work: &WorkSpec) -> Self {
+        Self { push: matches!(work.assign, Assign::Push { .. }), preempts: work.preempts }
+    }
 }
 
 /// Workers that can do the same.
@@ -104,13 +123,14 @@ impl Item {
 
 impl Placement {
     /// The class of a requirement; classes stay, as definitions do.
-    pub(crate) fn intern_class(&mut self, tenant: TenantId, requirement: &Requirement, push: bool) -> u32 {
-        if let Some(class) = self.class_index.get(&(tenant, push, requirement.clone())) {
+    pub(crate) fn intern_class(&mut self, tenant: TenantId, requirement: &Requirement, mode: Mode) -> u32 {
+        if let Some(class) = self.class_index.get(&(tenant, mode, requirement.clone())) {
             return *class;
         }
         let class = self.classes.len() as u32;
-        self.class_index.insert((tenant, push, requirement.clone()), class);
-        self.classes.push(Class { tenant, requirement: requirement.clone(), push, queue: BTreeMap::new() });
+        self.has_push |= mode.push;
+        self.class_index.insert((tenant, mode, requirement.clone()), class);
+        self.classes.push(Class { tenant, requirement: requirement.clone(), mode, queue: BTreeMap::new() });
         for shape in 0..self.shapes.capacity() as u32 {
             if self.shapes.contains(shape as usize) {
                 self.link(class, shape);
@@ -127,7 +147,7 @@ impl Placement {
         }
         let bonus = fit::relevance(&of_class.requirement, &of_shape.spec);
         let head = of_class.queue.first_key_value().map(|(key, _)| *key);
-        self.waiting.link(class, shape * 2 + u32::from(of_class.push), 0, head);
+        self.waiting.link(class, shape * 2 + u32::from(of_class.mode.push), 0, head);
         for (board, listed) in self.workers.iter_mut().zip(&of_shape.listed) {
             board.link(shape, class, bonus, listed.first_key_value().map(|(key, _)| *key));
         }
@@ -187,10 +207,12 @@ impl Placement {
             let listed = &mut self.shapes[worker.shape as usize].listed[at];
             if let Some(old) = worker.listed[at] {
                 listed.remove(&old);
+                self.idle -= usize::from(at == IDLE);
             }
             if let Some(key) = key {
                 listed.insert(key, slot);
-                if at == OPEN && worker.listed[at].is_none() {
+                self.idle += usize::from(at == IDLE);
+                if at == OPEN && worker.listed[at].is_none() && self.has_push {
                     self.opened.push_back(slot);
                 }
                 if listed.first_key_value().is_some_and(|(first, _)| *first == key) {
@@ -213,9 +235,11 @@ impl Placement {
     }
 
     fn insert(&mut self, class: u32, key: Key, slot: u32) {
-        let queue = &mut self.classes[class as usize].queue;
+        let Class { queue, mode, .. } = &mut self.classes[class as usize];
         queue.insert(key, slot);
-        self.arrivals.push_back((slot, NodeIx::new(key[2] as u32)));
+        if mode.push || mode.preempts || self.idle > 0 {
+            self.arrivals.push_back((slot, NodeIx::new(key[2] as u32)));
+        }
         if queue.first_key_value().is_some_and(|(first, _)| *first == key) {
             self.waiting.fell(class, key);
         }
@@ -290,6 +314,9 @@ impl Placement {
                 self.classes[class as usize].queue.remove(&key);
                 let item = Item { class, key, slot, concurrency: None };
                 self.concurrencies.park(head.tenant, limit, item);
+            }
+            if best.is_some_and(|(found, _)| found == head) {
+                break;
             }
         }
         best.map(|(key, slot)| (slot, NodeIx::new(key[2] as u32)))
@@ -412,7 +439,7 @@ impl Placement {
 
     /// The lease to ask for when work of this class and priority finds every fitting worker full.
     pub(crate) fn victim(&mut self, class: u32, priority: u8) -> Option<(RunId, NodeIx)> {
-        let push = u32::from(self.classes[class as usize].push);
+        let push = u32::from(self.classes[class as usize].mode.push);
         let shapes = self.waiting.sinks_of(class).map(|sink| (sink - push) / 2);
         let lowest = shapes.filter_map(|shape| self.shapes[shape as usize].preemptible.first_key_value());
         let (key, work) = lowest.min_by_key(|(key, _)| **key)?;
@@ -423,7 +450,7 @@ impl Placement {
     pub(crate) fn list_for(&self, state: &State, worker: &Worker, most: usize) -> Vec<(u32, NodeIx)> {
         let mut found: Vec<(Key, u32)> = Vec::new();
         for (class, of_class) in self.classes.iter().enumerate() {
-            let sink = worker.shape * 2 + u32::from(of_class.push);
+            let sink = worker.shape * 2 + u32::from(of_class.mode.push);
             if self.waiting.bonus(class as u32, sink).is_none() || self.bars(class as u32, worker).is_err() {
                 continue;
             }
@@ -440,7 +467,9 @@ impl Placement {
 
     /// A worker may have room for something that did not fit before.
     pub(crate) fn worker_opened(&mut self, slot: u32) {
-        self.opened.push_back(slot);
+        if self.has_push {
+            self.opened.push_back(slot);
+        }
     }
 
     /// The next thing dispatch has to look at.
@@ -460,7 +489,7 @@ impl Placement {
 
     /// True if this class is given out by offers.
     pub(crate) fn is_push(&self, class: u32) -> bool {
-        self.classes[class as usize].push
+        self.classes[class as usize].mode.push
     }
 
     /// True if some fitting worker has room.
@@ -473,7 +502,7 @@ impl Placement {
         let parked = self.concurrencies.parked_by_class();
         self.classes.iter().enumerate().map(move |(class, entry)| {
             let blocked = parked.get(&(class as u32)).copied().unwrap_or(0);
-            (entry.tenant, &entry.requirement, entry.push, entry.queue.len(), blocked)
+            (entry.tenant, &entry.requirement, entry.mode.push, entry.queue.len(), blocked)
         })
     }
 

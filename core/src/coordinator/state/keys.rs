@@ -2,7 +2,7 @@
 //! bounded; what is no longer here is looked up in the store, and what the store forgot is refused by its mint time.
 
 use crate::id::{KeyHash, TenantId};
-use crate::mix::FixedState;
+use crate::mix::{FixedState, mix};
 use crate::time::Time;
 use alloc::collections::VecDeque;
 use hashbrown::HashMap;
@@ -22,7 +22,7 @@ pub(crate) struct Keys {
 /// Tenants do not share keys, so both are folded into one.
 fn folded(tenant: TenantId, key: KeyHash) -> (u64, u64) {
     let ((tenant_hi, tenant_lo), (hi, lo)) = (tenant.halves(), key.halves());
-    (crate::mix::fold(&[tenant_hi, tenant_lo]) ^ hi, crate::mix::fold(&[tenant_lo, tenant_hi, 1]) ^ lo)
+    (mix(tenant_hi) ^ hi, mix(tenant_lo) ^ lo)
 }
 
 impl Keys {

@@ -6,7 +6,6 @@ use crate::id::{HandleIx, NodeIx};
 use crate::lifecycle::{Phase, RunStatus};
 use crate::time::Time;
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 /// A run in memory.
 #[derive(Debug, Clone)]
@@ -16,7 +15,7 @@ pub(crate) struct Run {
     pub(crate) whole: Option<Box<Node>>,
     pub(crate) nodes: Nodes,
     /// In order of node and handle.
-    pub(crate) inboxes: Vec<Inbox>,
+    pub(crate) inboxes: Box<[Inbox]>,
     /// Derived: nodes that are not terminal.
     pub(crate) open: u32,
     /// Derived: nodes that move, or would as soon as a worker came.

@@ -144,12 +144,22 @@ impl Worker {
 pub(crate) struct Workers {
     slab: Slab<Worker>,
     index: HashMap<WorkerKey, u32, FixedState>,
+    /// Where the worker is that the input at hand speaks of.
+    focus: Option<(WorkerKey, u32)>,
     per_tenant: BTreeMap<TenantId, u64>,
 }
 
 impl Workers {
     pub(crate) fn slot(&self, key: WorkerKey) -> Option<u32> {
-        self.index.get(&key).copied()
+        match self.focus {
+            Some((focus, slot)) if focus == key => Some(slot),
+            _ => self.index.get(&key).copied(),
+        }
+    }
+
+    /// Remembers where a worker is, because much will be asked of it.
+    pub(crate) fn focus(&mut self, key: WorkerKey) {
+        self.focus = self.slot(key).map(|slot| (key, slot));
     }
 
     pub(crate) fn get(&self, key: WorkerKey) -> Option<&Worker> {
@@ -181,6 +191,7 @@ impl Workers {
     }
 
     pub(crate) fn remove(&mut self, key: WorkerKey) -> Worker {
+        self.focus = None;
         let slot = self.index.remove(&key).expect("an event names a known worker");
         let count = self.per_tenant.get_mut(&key.tenant).expect("its tenant is counted");
         *count -= 1;
