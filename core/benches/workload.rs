@@ -1,4 +1,5 @@
 //! The work that the benchmark and its JSON twin both measure: a machine, driven in batches as a server would.
+#![allow(unreachable_pub, reason = "it is a module of two programs")]
 
 use std::collections::HashMap;
 use std::hint::black_box;

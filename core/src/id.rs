@@ -36,6 +36,7 @@ macro_rules! id128 {
                 (self.hi as u128) << 64 | self.lo as u128
             }
 
+            #[allow(dead_code, reason = "not every id is taken apart")]
             pub(crate) const fn halves(self) -> (u64, u64) {
                 (self.hi, self.lo)
             }
@@ -119,6 +120,7 @@ macro_rules! count {
                 self.0
             }
 
+            #[allow(dead_code, reason = "not every number is counted up here")]
             pub(crate) const fn next(self) -> Self {
                 Self(self.0 + 1)
             }

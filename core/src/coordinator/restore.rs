@@ -548,7 +548,10 @@ impl super::row::RunHead {
     /// True if a run with this row is in memory: it has not ended, and does not sleep beyond what is paged in. A store
     /// gives just these to [`Coordinator::restore`].
     pub fn is_resident(&self, paged_until: Time) -> bool {
-        let ended = matches!(self.status, RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled);
-        !ended && !(self.status == RunStatus::Suspended && self.wake_at() > paged_until)
+        match self.status {
+            RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled => false,
+            RunStatus::Suspended => self.wake_at() <= paged_until,
+            RunStatus::Running | RunStatus::Paused | RunStatus::Ending => true,
+        }
     }
 }

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 /// A change to the store; a batch of them is committed as one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(clippy::large_enum_variant, reason = "nearly all changes are runs, and a box for each costs more")]
 pub enum Change {
     /// Write this row, in place of the one with its key.
     Put(Row),
@@ -36,6 +37,7 @@ pub enum Change {
 
 /// A row.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[allow(clippy::large_enum_variant, reason = "nearly all rows are runs, and a box for each costs more")]
 pub enum Row {
     /// The partition's own.
     Meta(MetaRow),

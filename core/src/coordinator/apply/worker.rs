@@ -3,7 +3,7 @@
 use super::Applier;
 use crate::coordinator::event::WorkerRegistered;
 use crate::coordinator::row::WorkerRow;
-use crate::coordinator::state::{List, Timer, Worker, WorkerKey};
+use crate::coordinator::state::{Timer, Worker, WorkerKey};
 use crate::id::{Epoch, PollId, Session};
 use crate::lifecycle::{Health, Lifecycle, WorkerStep};
 use crate::time::Time;
@@ -140,7 +140,7 @@ impl Applier<'_> {
         }
         let lane = worker.lane_mut(lease_ms);
         lane.digest = 0;
-        let list = core::mem::replace(&mut lane.list, List::default());
+        let list = core::mem::take(&mut lane.list);
         worker.lapsed += list.count;
         self.state.leases.lapse(list);
         self.arm_rescue(now);

@@ -69,7 +69,7 @@ impl Decision<'_> {
         let has = |one: &Held| actual.binary_search_by_key(&one.epoch, |other| other.epoch);
         let lost = held
             .iter()
-            .filter(|one| has(one).is_ok_and(|at| actual[at] == **one) == false)
+            .filter(|one| !has(one).is_ok_and(|at| actual[at] == **one))
             .copied()
             .collect();
         let mut known: Vec<_> = held.iter().map(|one| one.epoch).collect();

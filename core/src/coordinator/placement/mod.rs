@@ -506,6 +506,11 @@ impl Placement {
         })
     }
 
+    /// How much of the same class goes before some work. Only for looking: it counts.
+    pub(crate) fn ahead_of(&self, item: Item) -> u64 {
+        self.classes[item.class as usize].queue.range(..item.key).count() as u64
+    }
+
     /// True if any known worker of the tenant fits the class, whatever it holds.
     pub(crate) fn has_fitting_worker(&self, class: u32) -> bool {
         self.waiting.sinks_of(class).next().is_some()

@@ -115,7 +115,7 @@ impl Run {
         if self.whole.is_some() { NodeIx::WHOLE_RUN } else { node }
     }
 
-    pub(crate) fn node_ixs(&self) -> impl Iterator<Item = NodeIx> + use<> {
+    pub(crate) fn node_ixs(&self) -> impl Iterator<Item = NodeIx> + Clone + use<> {
         (0..self.nodes.as_slice().len() as u32).map(NodeIx::new)
     }
 
