@@ -1,5 +1,5 @@
 //! The work that the benchmark and its JSON twin both measure: a machine, driven in batches as a server would.
-#![allow(unreachable_pub, reason = "it is a module of two programs")]
+#![allow(unreachable_pub, missing_docs, reason = "it is a module of two programs")]
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -25,7 +25,7 @@ impl Draw {
         Self(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -33,11 +33,11 @@ impl Draw {
     }
 
     pub fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
+        (self.word() % n as u64) as usize
     }
 
     pub fn wide(&mut self) -> u128 {
-        u128::from(self.next()) << 64 | u128::from(self.next())
+        u128::from(self.word()) << 64 | u128::from(self.word())
     }
 }
 
@@ -121,7 +121,7 @@ impl World {
             fingerprint: ContentHash::new(1),
             minted_at: Time::from_ms(self.clock),
         };
-        let random = self.draw.next();
+        let random = self.draw.word();
         let submit = Submit { key: Some(key), ..Submit::new(&self.names[at], Value::EMPTY, random) };
         self.ask(Command::Submit(Box::new(submit)));
         self.waiting += 1;

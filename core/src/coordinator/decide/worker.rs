@@ -67,11 +67,7 @@ impl Decision<'_> {
             .collect();
         actual.sort_unstable_by_key(|one| one.epoch);
         let has = |one: &Held| actual.binary_search_by_key(&one.epoch, |other| other.epoch);
-        let lost = held
-            .iter()
-            .filter(|one| !has(one).is_ok_and(|at| actual[at] == **one))
-            .copied()
-            .collect();
+        let lost = held.iter().filter(|one| !has(one).is_ok_and(|at| actual[at] == **one)).copied().collect();
         let mut known: Vec<_> = held.iter().map(|one| one.epoch).collect();
         known.sort_unstable();
         let missed = actual.iter().filter(|one| known.binary_search(&one.epoch).is_err()).copied().collect();
