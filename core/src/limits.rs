@@ -38,6 +38,11 @@ macro_rules! limits {
             pub const fn of(&self, name: LimitName) -> u64 {
                 match name { $(LimitName::$name => self.$field,)* }
             }
+
+            /// The bound of this name, to be set.
+            pub const fn of_mut(&mut self, name: LimitName) -> &mut u64 {
+                match name { $(LimitName::$name => &mut self.$field,)* }
+            }
         }
     };
 }
