@@ -104,7 +104,7 @@ pub fn tell(file: &str, script: &str) -> Result<Told, String> {
             None => act_or_panic(&mut world, line, &more),
         };
         is_first = false;
-        let done = done.and_then(|()| world.check_rows());
+        let done = done.and_then(|()| world.restored().map(drop));
         done.map_err(|fault| format!("{file}:{number}: {fault}\n    {line}"))?;
         for said in world.take_lines().iter().flat_map(|line| line.lines()) {
             text += &format!("  {said}\n");

@@ -18,6 +18,9 @@ use tenure_core::time::{Now, Time};
 /// Pulses that one line may cause; more means that something is due again and again.
 const MOST_PULSES: u32 = 100_000;
 
+/// What a key that a grant carries is of: a piece of work, or one attempt at it.
+type KeyOf = (RunId, NodeIx, Option<(Series, Attempt)>);
+
 /// What a worker believes of itself, from the answers it got.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Belief {
@@ -52,7 +55,7 @@ pub(super) struct World {
     base: (Time, u64),
     requests: u64,
     /// Stable and attempt keys that were handed out, and for what (S34).
-    keys: BTreeMap<u128, (RunId, NodeIx, Option<(Series, Attempt)>)>,
+    keys: BTreeMap<u128, KeyOf>,
     lines: Vec<String>,
 }
 
@@ -142,8 +145,7 @@ impl World {
 
     /// Drops the machine and restores it from the rows after `down_ms`. The old one, told the same, must say the same (S46).
     pub(super) fn crash(&mut self, down_ms: u64) -> Result<(), Fault> {
-        let restored = Coordinator::restore(self.limits.clone(), self.store.resident());
-        let restored = restored.map_err(|bad| format!("the rows do not restore: {bad}"))?;
+        let restored = self.restored()?;
         let mut original = std::mem::replace(&mut self.machine, restored);
         self.wall += down_ms;
         // A process that starts anew has another zero of its monotonic clock.
@@ -175,13 +177,13 @@ impl World {
         self.feed(Input::Recover)
     }
 
-    /// Fails unless the rows committed so far restore.
-    pub(super) fn check_rows(&self) -> Result<(), Fault> {
+    /// A machine from the rows committed so far; it must succeed.
+    pub(super) fn restored(&self) -> Result<Coordinator, Fault> {
         if self.store.meta().is_none() {
-            return Ok(());
+            return Ok(Coordinator::new(0, self.limits.clone()));
         }
         let restored = Coordinator::restore(self.limits.clone(), self.store.resident());
-        restored.map(drop).map_err(|bad| format!("the rows do not restore: {bad}"))
+        restored.map_err(|bad| format!("the rows do not restore: {bad}"))
     }
 
     /// Feeds the machine, commits its rows, gives it what it needs, and prints what it says.
@@ -288,12 +290,12 @@ impl World {
                 missed.iter().try_for_each(|grant| self.take(worker, grant))?;
             }
             Answer::Reported(results) => {
-                for (result, (held, ends)) in results.iter().zip(&speaker.reports) {
+                for (result, (held, meaning)) in results.iter().zip(&speaker.reports) {
                     match result {
-                        Ok(Reported::Accepted) if *ends == Ends::Begins => {
+                        Ok(Reported::Accepted) if *meaning == Meaning::Begun => {
                             self.belief(worker).held.insert((held.run, held.node), held.epoch);
                         }
-                        Ok(_) if *ends == Ends::Ends => self.let_go(worker, *held),
+                        Ok(_) if *meaning == Meaning::Over => self.let_go(worker, *held),
                         Ok(_) => {}
                         Err(rejection) => {
                             self.note(rejection);
@@ -338,13 +340,13 @@ impl World {
 /// Who asked, and what its reports would mean for what it holds.
 struct Speaker {
     worker: WorkerKey,
-    reports: Vec<(Held, Ends)>,
+    reports: Vec<(Held, Meaning)>,
 }
 
 #[derive(PartialEq, Eq)]
-enum Ends {
-    Begins,
-    Ends,
+enum Meaning {
+    Begun,
+    Over,
     Neither,
 }
 
@@ -364,9 +366,9 @@ fn speaker(input: &Input) -> Option<Speaker> {
         Command::Submit(submit) => of(submit.claim?.0),
         Command::Report { worker, reports, .. } => {
             let what = |then: &Then| match then {
-                Then::Accept => Ends::Begins,
-                Then::Complete { .. } | Then::Fail { .. } | Then::Suspend(_) | Then::Release => Ends::Ends,
-                _ => Ends::Neither,
+                Then::Accept => Meaning::Begun,
+                Then::Complete { .. } | Then::Fail { .. } | Then::Suspend(_) | Then::Release => Meaning::Over,
+                _ => Meaning::Neither,
             };
             let reports = reports.iter().map(|report| {
                 let held = Held { run: report.run, node: report.node, epoch: report.epoch };
