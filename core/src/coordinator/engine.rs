@@ -36,11 +36,7 @@ impl Engine<'_> {
     fn run(&mut self, events: impl IntoIterator<Item = Event>) {
         self.core.queue.extend(events.into_iter().map(|event| (event, false)));
         loop {
-            while let Some((event, is_consequence)) = self.core.queue.pop_front() {
-                if !(is_consequence && follow::is_moot(&self.core.state, &event)) {
-                    self.step(event);
-                }
-            }
+            self.settle();
             let mut found = core::mem::take(&mut self.core.scratch);
             self.core.dispatch(&mut found);
             let done = found.is_empty();
@@ -48,6 +44,15 @@ impl Engine<'_> {
             self.core.scratch = found;
             if done {
                 return;
+            }
+        }
+    }
+
+    /// Applies what is queued and all that follows from it, and gives out nothing.
+    fn settle(&mut self) {
+        while let Some((event, is_consequence)) = self.core.queue.pop_front() {
+            if !(is_consequence && follow::is_moot(&self.core.state, &event)) {
+                self.step(event);
             }
         }
     }
@@ -270,9 +275,15 @@ impl Engine<'_> {
                 self.decide(tenant, |decision| decision.set_alias(definition, alias, version))
             }
             Command::Submit(submit) => {
-                let claim = submit.claim;
-                let answer = self.decide(tenant, |decision| decision.submit(*submit))?;
-                Ok(self.claim_as_creator(tenant, claim, answer))
+                let (claim, mut events) = (submit.claim, Vec::new());
+                let mut decision = Decision { state: &self.core.state, tenant, events: &mut events };
+                let answer = decision.submit(*submit)?;
+                self.core.queue.extend(events.into_iter().map(|event| (event, false)));
+                // The creator comes before anyone the work would be offered to.
+                self.settle();
+                let answer = self.claim_as_creator(tenant, claim, answer);
+                self.run([]);
+                Ok(answer)
             }
             Command::Cancel(on) => self.decide(tenant, |decision| decision.cancel(on)),
             Command::Pause(on) => self.decide(tenant, |decision| decision.pause(on)),
@@ -356,7 +367,8 @@ impl Engine<'_> {
                 let Event::NodeClaimed { node, epoch, .. } = event else {
                     unreachable!("a share is a claim")
                 };
-                self.run([event]);
+                self.core.queue.push_back((event, false));
+                self.settle();
                 Answer::Submitted { run, held: Some(Held { run, node, epoch }) }
             }
             None => answer,
