@@ -432,7 +432,9 @@ impl Engine<'_> {
             let how = super::event::Return::Deregistered;
             let event =
                 decide::progress::give_back(&self.core.state, self.core.state.the_run(run), node, how);
-            self.run([event]);
+            self.core.queue.push_back((event, false));
+            // Nothing is given out before the worker is gone: it would be offered what it just gave back.
+            self.settle();
         }
     }
 
