@@ -25,7 +25,7 @@ impl Engine<'_> {
     pub(super) fn handle(&mut self, now: Now, input: Input) {
         self.core.state.clock.read(now);
         match input {
-            Input::Command(envelope) => self.command(envelope, false),
+            Input::Command(envelope) => self.command(envelope, None),
             Input::Pulse => self.pulse(),
             Input::Loaded(loaded) => self.loaded(loaded),
             Input::Recover => self.recover(now),
@@ -96,11 +96,12 @@ impl Engine<'_> {
         decided
     }
 
-    fn command(&mut self, envelope: Envelope, loaded: bool) {
+    /// Handles a command; `loaded` is what it needed and was just looked up.
+    fn command(&mut self, envelope: Envelope, loaded: Option<Need>) {
         self.begin();
         let (request, tenant) = (envelope.request, envelope.tenant);
         // What a command needs loaded is found before anything is decided, so that it can be presented again whole.
-        if !loaded && let Some(need) = self.needs(&envelope) {
+        if let Some(need) = self.needs(&envelope, loaded) {
             self.out.needs.push((need, envelope));
             return;
         }
@@ -110,8 +111,9 @@ impl Engine<'_> {
         self.out.effects.push(Effect::Reply { request, result });
     }
 
-    /// The first thing a command names that is in the store and not in memory.
-    fn needs(&self, envelope: &Envelope) -> Option<Need> {
+    /// The first thing a command names that is in the store and not in memory. What was loaded and is not here is
+    /// nowhere; only what a command names after it is asked for then.
+    fn needs(&self, envelope: &Envelope, loaded: Option<Need>) -> Option<Need> {
         let state = &self.core.state;
         let absent = |run: RunId| {
             let number = run.number();
@@ -119,6 +121,20 @@ impl Engine<'_> {
             (may_be_stored && state.runs.slot(number).is_none()).then_some(Need::Run { number })
         };
         match &envelope.command {
+            Command::Report { reports, .. } => {
+                let at = match loaded {
+                    Some(Need::Run { number }) => {
+                        reports.iter().position(|report| report.run.number() == number)? + 1
+                    }
+                    Some(_) => return None,
+                    None => 0,
+                };
+                let (before, after) = reports.split_at(at);
+                let is_new = |run: RunId| before.iter().all(|report| report.run.number() != run.number());
+                let mut needed = after.iter().filter_map(|report| Some((report.run, absent(report.run)?)));
+                needed.find(|(run, _)| is_new(*run)).map(|(_, need)| need)
+            }
+            _ if loaded.is_some() => None,
             Command::Submit(submit) => {
                 let key = submit.key?;
                 match state.keys.run(envelope.tenant, key.key) {
@@ -134,7 +150,6 @@ impl Engine<'_> {
                 absent(*run)
             }
             Command::Send(send) => absent(send.run),
-            Command::Report { reports, .. } => reports.iter().find_map(|report| absent(report.run)),
             _ => None,
         }
     }
@@ -446,7 +461,7 @@ impl Engine<'_> {
             self.run([Event::PagedIn { until }]);
         }
         for envelope in loaded.again {
-            self.command(envelope, true);
+            self.command(envelope, Some(loaded.need));
         }
     }
 
