@@ -439,14 +439,26 @@ fn repeated(case: &Case<'_>) -> Option<Result<Reported, Rejection>> {
     let is_over = work.phase != Phase::Processing && work.phase != Phase::Ready
         || case.run.held_as(case.node) == case.node;
     match &case.report.then {
-        Then::Start | Then::Accept if is_over => Some(Ok(Reported::Accepted)),
+        Then::Start | Then::Accept if is_over && was_claimed(mark.digest) => Some(Ok(Reported::Accepted)),
         then if is_over => Some(same(mark.digest == digest(then))),
         _ => None,
     }
 }
 
-/// A fixed digest of what a report says happened.
+/// True if the report with this digest ended a grant that had been claimed, and not a mere offer.
+const fn was_claimed(digest: u64) -> bool {
+    digest & 1 == 1
+}
+
+/// A fixed digest of what a report says happened; it is even for what only an offer is answered with.
 fn digest(then: &Then) -> u64 {
+    match then {
+        Then::Decline | Then::Delegate { .. } => content(then) << 1,
+        _ => content(then) << 1 | 1,
+    }
+}
+
+fn content(then: &Then) -> u64 {
     let of_value = |value: &Value| {
         let (hi, lo) = value.hash.halves();
         fold(&[hi, lo, value.len])
