@@ -44,6 +44,17 @@ impl Keys {
         }
     }
 
+    /// Keys of runs that ended so long ago that the store forgot them are forgotten here too.
+    pub(crate) fn forget(&mut self, until: Time, retention_ms: u64) {
+        while let Some((ended_at, key)) = self.ended.front().copied()
+            && ended_at.after_ms(retention_ms) <= until
+        {
+            self.ended.pop_front();
+            self.runs.remove(&key);
+            self.complete_since = self.complete_since.max(ended_at);
+        }
+    }
+
     /// True if a key minted then would be here, had it been used.
     pub(crate) fn is_complete_since(&self, minted_at: Time) -> bool {
         minted_at > self.complete_since
