@@ -14,7 +14,7 @@ pub(crate) struct Keys {
     runs: HashMap<(u64, u64), u64, FixedState>,
     /// Keys of ended runs, oldest first, with the time they ended.
     ended: VecDeque<(Time, (u64, u64))>,
-    /// A key minted after this that is not here was never used (S33).
+    /// A key used after this is here (S33).
     complete_since: Time,
 }
 
@@ -55,9 +55,10 @@ impl Keys {
         }
     }
 
-    /// True if a key minted then would be here, had it been used.
-    pub(crate) fn is_complete_since(&self, minted_at: Time) -> bool {
-        minted_at > self.complete_since
+    /// True if a key minted then would be here, had it been used. One that was forgotten may have been minted up to
+    /// `ahead_ms` after the time it was used at.
+    pub(crate) fn is_complete_since(&self, minted_at: Time, ahead_ms: u64) -> bool {
+        minted_at > self.complete_since.after_ms(ahead_ms)
     }
 
     /// Forgets everything: a restored machine has only the keys of its resident runs, and so must this one.
