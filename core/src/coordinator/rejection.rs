@@ -111,6 +111,9 @@ impl fmt::Display for Rejection {
             Self::WrongPartition { run, here } => {
                 write!(f, "run {run} belongs to partition {}, and this is partition {here}", run.partition())
             }
+            Self::UnknownNode { run, node } if node.is_whole_run() => {
+                write!(f, "run {run} is not given out as a whole; name one of its nodes")
+            }
             Self::UnknownNode { run, node } => write!(f, "run {run} has no node {node}"),
             Self::UnknownHandle { node, handle } => write!(f, "node {node} has no handle {handle}"),
             Self::UnknownSource { handle, source } => {
