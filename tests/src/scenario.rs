@@ -49,8 +49,8 @@
 //!   report w1                             several in one command, each on a line: `| complete r1.a out=x`
 //! ```
 //!
-//! A node, handle, source or edge that is not there is written `#7`. Between lines the rows must restore; at a crash the
-//! lost machine, told to recover, must say what the restored one says; keys of grants must be as promised.
+//! A node, handle, source or edge that is not there is written `#7`. Between lines the rows must restore; from a
+//! crash on, the lost machine is told the same as the restored one and must say the same; keys of grants must be as promised.
 
 mod act;
 mod define;
