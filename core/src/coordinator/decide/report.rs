@@ -59,7 +59,8 @@ impl Decision<'_> {
                 // The holder answered: what it was told to stop ends here, and its result is kept as a late one.
                 self.events.clear();
                 self.keep_late(&case);
-                self.events.extend(stopped(run, report.node).filter(|_| run.has_grant(report.node)));
+                let is_held = run.work(report.node).phase.is_held();
+                self.events.extend(stopped(run, report.node).filter(|_| is_held));
                 Err(Rejection::Stopping { reason })
             }
             Err(rejection) => {
