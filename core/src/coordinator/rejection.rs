@@ -204,7 +204,7 @@ impl fmt::Display for Rejection {
                 write!(f, "the source sent {received} messages, and the end says {presented}")
             }
             Self::HandleClosed => {
-                f.write_str("the handle is closed: all its sources ended, and all is settled")
+                f.write_str("the handle takes nothing more: all its sources have ended, or its node has")
             }
             Self::NotATrigger => f.write_str("a cursor belongs on a trigger handle only"),
             Self::IdMissing => f.write_str("an input for a trigger handle needs an id of its own"),
