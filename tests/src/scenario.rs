@@ -77,35 +77,14 @@ pub struct Told {
 
 /// Runs a script. Fails with the file, the line and what was wrong there.
 pub fn tell(file: &str, script: &str) -> Result<Told, String> {
-    let lines: Vec<&str> = script.lines().collect();
     let mut world = World::new(Limits::default()).map_err(|fault| format!("{file}:1: {fault}"))?;
-    let (mut text, mut at, mut is_first) = (String::new(), 0, true);
-    while at < lines.len() {
-        let (line, number) = (lines[at].trim_end(), at + 1);
-        at += 1;
-        if line.starts_with("  ") {
-            continue;
-        }
-        text += line;
-        text += "\n";
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let mut more = Vec::new();
-        while at < lines.len() && lines[at].starts_with('|') {
-            more.push(lines[at][1..].trim());
-            text += lines[at].trim_end();
-            text += "\n";
-            at += 1;
-        }
-        let done = match line.strip_prefix("limits ") {
-            Some(bounds) if is_first => limits(bounds).and_then(World::new).map(|new| world = new),
-            Some(_) => Err("limits are set on the first line only".into()),
-            None => act_or_panic(&mut world, line, &more),
-        };
+    let (mut text, mut is_first) = (String::new(), true);
+    for piece in pieces(script) {
+        text += &piece.text;
+        let Some((line, more)) = piece.command else { continue };
+        let done = act_on(&mut world, line, &more, is_first);
         is_first = false;
-        let done = done.and_then(|()| world.restored().map(drop));
-        done.map_err(|fault| format!("{file}:{number}: {fault}\n    {line}"))?;
+        done.map_err(|fault| format!("{file}:{}: {fault}\n    {line}", piece.number))?;
         for said in world.take_lines().iter().flat_map(|line| line.lines()) {
             text += &format!("  {said}\n");
         }
@@ -114,10 +93,68 @@ pub fn tell(file: &str, script: &str) -> Result<Told, String> {
     Ok(Told { text, seen: world.seen })
 }
 
-/// A panic is core's bug; the line that led to it is worth as much as the place of it.
-fn act_or_panic(world: &mut World, line: &str, more: &[&str]) -> Result<(), Fault> {
-    let acted = std::panic::AssertUnwindSafe(|| act::act(world, line, more));
-    std::panic::catch_unwind(acted).unwrap_or_else(|_| Err("the machine panicked".into()))
+/// Runs a script with a crash before every command. What is said then is another story, and some of it may make no sense
+/// any more; but no machine may panic, restored ones must be like lost ones, and the rows must restore.
+pub fn tell_crashing(file: &str, script: &str) -> Result<(), String> {
+    let pieces: Vec<_> = pieces(script).into_iter().filter(|piece| piece.command.is_some()).collect();
+    for crash in 1..pieces.len() {
+        let mut world = World::new(Limits::default()).map_err(|fault| format!("{file}:1: {fault}"))?;
+        for (at, piece) in pieces.iter().enumerate() {
+            let Some((line, more)) = &piece.command else { continue };
+            let crashed = if at == crash { world.crash(0) } else { Ok(()) };
+            let done = crashed.and_then(|()| act_on(&mut world, line, more, at == 0));
+            if let (Err(_), Some(fault)) = (done, world.broken.take()) {
+                let (number, crash) = (piece.number, pieces[crash].number);
+                return Err(format!(
+                    "{file}:{number}: after a crash before line {crash}: {fault}\n    {line}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A line of a script with what continues it, or a comment.
+struct Piece<'a> {
+    number: usize,
+    text: String,
+    command: Option<(&'a str, Vec<&'a str>)>,
+}
+
+/// Takes a script apart and drops the output in it.
+fn pieces(script: &str) -> Vec<Piece<'_>> {
+    let mut pieces: Vec<Piece<'_>> = Vec::new();
+    for (at, line) in script.lines().enumerate() {
+        let (line, number) = (line.trim_end(), at + 1);
+        if line.starts_with("  ") {
+            continue;
+        }
+        let text = format!("{line}\n");
+        if let (Some(more), Some(Piece { text: all, command: Some((_, list)), .. })) =
+            (line.strip_prefix('|'), pieces.last_mut())
+        {
+            all.push_str(&text);
+            list.push(more.trim());
+            continue;
+        }
+        let is_command = !line.is_empty() && !line.starts_with('#');
+        pieces.push(Piece { number, text, command: is_command.then(|| (line, Vec::new())) });
+    }
+    pieces
+}
+
+fn act_on(world: &mut World, line: &str, more: &[&str], is_first: bool) -> Result<(), Fault> {
+    match line.strip_prefix("limits ") {
+        Some(bounds) if is_first => *world = limits(bounds).and_then(World::new)?,
+        Some(_) => return Err("limits are set on the first line only".into()),
+        None => {
+            // A panic is core's bug; the line that led to it is worth as much as the place of it.
+            let acted = std::panic::AssertUnwindSafe(|| act::act(world, line, more));
+            let acted = std::panic::catch_unwind(acted);
+            acted.unwrap_or_else(|_| world.breaks("the machine panicked".into()))?;
+        }
+    }
+    world.restored().map(drop).or_else(|fault| world.breaks(fault))
 }
 
 fn limits(bounds: &str) -> Result<Limits, Fault> {

@@ -30,6 +30,17 @@ fn every_story_is_told_as_it_is_written() {
     assert!(wrong.is_empty(), "{}\nTENURE_REWRITE=1 writes what is said", wrong.join("\n"));
 }
 
+#[test]
+fn every_story_survives_a_crash_at_every_line() {
+    let mut wrong = Vec::new();
+    for path in scripts() {
+        let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let script = std::fs::read_to_string(&path).expect("a readable script");
+        wrong.extend(scenario::tell_crashing(&file, &script).err());
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 fn difference(file: &str, written: &str, told: &str) -> String {
     let (mut written, mut told) = (written.lines(), told.lines());
     for number in 1.. {

@@ -60,6 +60,8 @@ pub(super) struct World {
     /// Stable and attempt keys that were handed out, and for what (S34).
     keys: BTreeMap<u128, KeyOf>,
     lines: Vec<String>,
+    /// What the machine did wrong, whatever the script says.
+    pub(super) broken: Option<Fault>,
 }
 
 impl World {
@@ -79,6 +81,7 @@ impl World {
             requests: 0,
             keys: BTreeMap::new(),
             lines: Vec::new(),
+            broken: None,
         };
         world.feed(Input::Recover)?;
         world.lines.clear();
@@ -137,7 +140,7 @@ impl World {
             }
         }
         let next = self.machine.next_deadline();
-        Err(format!("after {MOST_PULSES} pulses something is still due: {next:?}"))
+        self.breaks(format!("after {MOST_PULSES} pulses something is still due: {next:?}"))
     }
 
     /// Asks the machine for something.
@@ -189,7 +192,8 @@ impl World {
             self.machine.handle(now, input, &mut out);
             self.machine.take_changes(&mut changes);
             if let (Some(twin), Some(input)) = (&mut self.twin, as_given) {
-                say_the_same(twin, now, input, (&out, &changes))?;
+                let same = say_the_same(twin, now, input, (&out, &changes));
+                same.or_else(|fault| self.breaks(fault))?;
             }
             self.store.commit(changes, self.limits.retention_ms);
             out.audit.iter().for_each(|stamped| self.names.learn(&stamped.event));
@@ -205,6 +209,12 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// The machine did something wrong.
+    pub(super) fn breaks(&mut self, fault: Fault) -> Result<(), Fault> {
+        self.broken = Some(fault.clone());
+        Err(fault)
     }
 
     fn load(&self, need: Need, again: Vec<Envelope>) -> Input {
@@ -326,11 +336,11 @@ impl World {
             let is = (grant.run, grant.node, of);
             let first = *self.keys.entry(key).or_insert(is);
             if first != is {
-                return Err(format!("the key of {first:?} was given to {is:?} too"));
+                return self.breaks(format!("the key of {first:?} was given to {is:?} too"));
             }
         }
         let stable = self.keys.values().filter(|of| **of == (grant.run, grant.node, None)).count();
-        if stable == 1 { Ok(()) } else { Err("a node has two stable keys".into()) }
+        if stable == 1 { Ok(()) } else { self.breaks("a node has two stable keys".into()) }
     }
 }
 
@@ -344,11 +354,15 @@ fn say_the_same(
     let (mut out, mut changes) = (Output::default(), Vec::new());
     lost.handle(now, input, &mut out);
     lost.take_changes(&mut changes);
+    if (&out.effects, &out.audit, &out.needs, out.page, &changes)
+        == (&said.effects, &said.audit, &said.needs, said.page, written)
+    {
+        return Ok(());
+    }
     let restored = format!("{said:#?} {written:#?}");
     let lost = format!("{out:#?} {changes:#?}");
     let differs = restored.lines().zip(lost.lines()).find(|(restored, lost)| restored != lost);
     match differs {
-        None if restored.len() == lost.len() => Ok(()),
         None => Err("the restored machine says more or less than the lost one would".into()),
         Some((restored, lost)) => Err(format!(
             "the restored machine says {:?}, and the lost one would say {:?}",
