@@ -167,3 +167,33 @@ fn limits(bounds: &str) -> Result<Limits, Fault> {
     }
     Ok(limits)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_line_is_named_with_what_is_wrong() {
+        let faults = [
+            ("polll w1", "x:1: there is no command \"polll\"\n    polll w1"),
+            ("# fine\nregister w1 slots=many", "x:2: \"many\" is not a number that fits here"),
+            ("start w1 r1.a", "x:1: no run is named r1 yet"),
+            ("at 30s", "x:1: \"30s\" does not begin with +"),
+            ("define d: a\nlimits poll=1", "x:2: limits are set on the first line only"),
+            ("define d: a\n| b: lease=1s", "x:1: the graph has no node b"),
+            ("register w1 slot=2", "x:1: \"slot=2\" is not understood here"),
+        ];
+        for (script, wrong) in faults {
+            let fault = tell("x", script).expect_err("it is a mistake");
+            assert!(fault.starts_with(wrong), "{fault:?} is not {wrong:?}");
+        }
+    }
+
+    #[test]
+    fn output_is_written_anew_and_everything_else_is_kept() {
+        let script = "# A story.\n\ndefine d: a\n| a: lease=5s\n  = something else\n# The end.\n";
+        let told = tell("x", script).expect("it is no mistake");
+        let expected = "# A story.\n\ndefine d: a\n| a: lease=5s\n  - DefinitionAdded d v1\n  = defined v1\n# The end.\n";
+        assert_eq!(told.text, expected);
+    }
+}
