@@ -38,6 +38,11 @@ macro_rules! limits {
             pub const fn of(&self, name: LimitName) -> u64 {
                 match name { $(LimitName::$name => self.$field,)* }
             }
+
+            /// The bound of this name, to be set.
+            pub const fn of_mut(&mut self, name: LimitName) -> &mut u64 {
+                match name { $(LimitName::$name => &mut self.$field,)* }
+            }
         }
     };
 }
@@ -105,6 +110,8 @@ limits! {
     worker_retention_ms: WorkerRetentionMs = 24 * 3_600_000;
     /// How long an ended run and its key are kept.
     retention_ms: RetentionMs = 30 * 24 * 3_600_000;
+    /// How far ahead of machine time an idempotency key may be minted.
+    key_ahead_ms: KeyAheadMs = 60_000;
     /// How often retention is looked at.
     sweep_interval_ms: SweepIntervalMs = 3_600_000;
     /// A suspended run whose timer is further away than this leaves memory.

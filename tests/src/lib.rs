@@ -1,1 +1,3 @@
-//! Scenario scripts.
+//! What spans crates: scenario scripts and their runner.
+
+pub mod scenario;

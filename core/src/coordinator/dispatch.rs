@@ -96,10 +96,15 @@ impl Coordinator {
         })
     }
 
-    /// A worker may have room: it is offered what waits for an offer.
+    /// A worker may have room: it is offered what waits for an offer, or told that a poll would find something.
     fn opened(&mut self, slot: u32, events: &mut Vec<Event>) {
         let Some(worker) = self.state.workers.try_at(slot).filter(|worker| worker.is_open()) else { return };
-        let Some((run, node)) = self.placement.pick(&self.state, worker, true) else { return };
+        let Some((run, node)) = self.placement.pick(&self.state, worker, true) else {
+            if worker.waits && self.placement.pick(&self.state, worker, false).is_some() {
+                events.push(Event::WorkerCalled { worker: worker.row.key });
+            }
+            return;
+        };
         debug_assert_eq!(self.state.runs.at(run).work(node).phase, Phase::Ready);
         let (run, epoch) = (self.state.runs.at(run).head.id, self.state.meta.next_epoch);
         let key = worker.row.key;

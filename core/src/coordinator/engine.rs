@@ -25,7 +25,7 @@ impl Engine<'_> {
     pub(super) fn handle(&mut self, now: Now, input: Input) {
         self.core.state.clock.read(now);
         match input {
-            Input::Command(envelope) => self.command(envelope, false),
+            Input::Command(envelope) => self.command(envelope, None),
             Input::Pulse => self.pulse(),
             Input::Loaded(loaded) => self.loaded(loaded),
             Input::Recover => self.recover(now),
@@ -34,30 +34,36 @@ impl Engine<'_> {
 
     /// Applies events and all that follows from them, then gives out what that made possible.
     fn run(&mut self, events: impl IntoIterator<Item = Event>) {
+        self.settle(events);
+        let mut found = core::mem::take(&mut self.core.found);
+        loop {
+            self.core.dispatch(&mut found);
+            if found.is_empty() {
+                break;
+            }
+            self.settle(found.drain(..));
+        }
+        self.core.found = found;
+    }
+
+    /// Applies events and all that follows from them, and gives out nothing.
+    fn settle(&mut self, events: impl IntoIterator<Item = Event>) {
         let mut queue = core::mem::take(&mut self.core.queue);
         let mut next = core::mem::take(&mut self.core.next);
         queue.extend(events);
         // Those from here on are consequences: they are looked at again before they happen.
-        let mut decided = queue.len();
-        let mut at = 0;
-        loop {
-            while at < queue.len() {
-                if at >= decided && follow::is_moot(&self.core.state, &queue[at]) {
-                    queue.remove(at);
-                    continue;
-                }
-                self.step(&queue[at], &mut next);
-                queue.append(&mut next);
-                at += 1;
+        let (decided, mut at) = (queue.len(), 0);
+        while at < queue.len() {
+            if at >= decided && follow::is_moot(&self.core.state, &queue[at]) {
+                queue.remove(at);
+                continue;
             }
-            self.core.dispatch(&mut queue);
-            if at == queue.len() {
-                break;
-            }
-            decided = queue.len();
+            self.step(&queue[at], &mut next);
+            queue.append(&mut next);
+            at += 1;
         }
-        let (now, wall, step) =
-            (self.core.state.clock.now, self.core.state.clock.wall, self.core.state.meta.step);
+        let state = &self.core.state;
+        let (now, wall, step) = (state.clock.now, state.clock.wall, state.meta.step);
         let lasting = queue.drain(..).filter(|event| !event.is_volatile());
         self.out.audit.extend(lasting.map(|event| Stamped { at: now, wall, step, event }));
         (self.core.queue, self.core.next) = (queue, next);
@@ -95,11 +101,12 @@ impl Engine<'_> {
         decided
     }
 
-    fn command(&mut self, envelope: Envelope, loaded: bool) {
+    /// Handles a command; `loaded` is what it needed and was just looked up.
+    fn command(&mut self, envelope: Envelope, loaded: Option<Need>) {
         self.begin();
         let (request, tenant) = (envelope.request, envelope.tenant);
         // What a command needs loaded is found before anything is decided, so that it can be presented again whole.
-        if !loaded && let Some(need) = self.needs(&envelope) {
+        if let Some(need) = self.needs(&envelope, loaded) {
             self.out.needs.push((need, envelope));
             return;
         }
@@ -109,8 +116,9 @@ impl Engine<'_> {
         self.out.effects.push(Effect::Reply { request, result });
     }
 
-    /// The first thing a command names that is in the store and not in memory.
-    fn needs(&self, envelope: &Envelope) -> Option<Need> {
+    /// The first thing a command names that is in the store and not in memory. What was loaded and is not here is
+    /// nowhere; only what a command names after it is asked for then.
+    fn needs(&self, envelope: &Envelope, loaded: Option<Need>) -> Option<Need> {
         let state = &self.core.state;
         let absent = |run: RunId| {
             let number = run.number();
@@ -118,11 +126,25 @@ impl Engine<'_> {
             (may_be_stored && state.runs.slot(number).is_none()).then_some(Need::Run { number })
         };
         match &envelope.command {
+            Command::Report { reports, .. } => {
+                let at = match loaded {
+                    Some(Need::Run { number }) => {
+                        reports.iter().position(|report| report.run.number() == number)? + 1
+                    }
+                    Some(_) => return None,
+                    None => 0,
+                };
+                let (before, after) = reports.split_at(at);
+                let is_new = |run: RunId| before.iter().all(|report| report.run.number() != run.number());
+                let mut needed = after.iter().filter_map(|report| Some((report.run, absent(report.run)?)));
+                needed.find(|(run, _)| is_new(*run)).map(|(_, need)| need)
+            }
+            _ if loaded.is_some() => None,
             Command::Submit(submit) => {
                 let key = submit.key?;
                 match state.keys.run(envelope.tenant, key.key) {
                     Some(number) => state.runs.slot(number).is_none().then_some(Need::Run { number }),
-                    None if state.keys.is_complete_since(key.minted_at) => None,
+                    None if state.keys.is_complete_since(key.minted_at, state.limits.key_ahead_ms) => None,
                     None => Some(Need::Key { tenant: envelope.tenant, key: key.key }),
                 }
             }
@@ -133,7 +155,6 @@ impl Engine<'_> {
                 absent(*run)
             }
             Command::Send(send) => absent(send.run),
-            Command::Report { reports, .. } => reports.iter().find_map(|report| absent(report.run)),
             _ => None,
         }
     }
@@ -272,9 +293,14 @@ impl Engine<'_> {
                 self.decide(tenant, |decision| decision.set_alias(definition, alias, version))
             }
             Command::Submit(submit) => {
-                let claim = submit.claim;
-                let answer = self.decide(tenant, |decision| decision.submit(*submit))?;
-                Ok(self.claim_as_creator(tenant, claim, answer))
+                let (claim, mut events) = (submit.claim, Vec::new());
+                let mut decision = Decision { state: &self.core.state, tenant, events: &mut events };
+                let answer = decision.submit(*submit)?;
+                // The creator comes before anyone the work would be offered to.
+                self.settle(events);
+                let answer = self.claim_as_creator(tenant, claim, answer);
+                self.run([]);
+                Ok(answer)
             }
             Command::Cancel(on) => self.decide(tenant, |decision| decision.cancel(on)),
             Command::Pause(on) => self.decide(tenant, |decision| decision.pause(on)),
@@ -358,7 +384,7 @@ impl Engine<'_> {
                 let Event::NodeClaimed { node, epoch, .. } = event else {
                     unreachable!("a share is a claim")
                 };
-                self.run([event]);
+                self.settle([event]);
                 Answer::Submitted { run, held: Some(Held { run, node, epoch }) }
             }
             None => answer,
@@ -424,7 +450,8 @@ impl Engine<'_> {
             let how = super::event::Return::Deregistered;
             let event =
                 decide::progress::give_back(&self.core.state, self.core.state.the_run(run), node, how);
-            self.run([event]);
+            // Nothing is given out before the worker is gone: it would be offered what it just gave back.
+            self.settle([event]);
         }
     }
 
@@ -436,7 +463,7 @@ impl Engine<'_> {
             self.run([Event::PagedIn { until }]);
         }
         for envelope in loaded.again {
-            self.command(envelope, true);
+            self.command(envelope, Some(loaded.need));
         }
     }
 

@@ -46,6 +46,7 @@ pub struct Coordinator {
     /// Scratch, kept for its memory.
     queue: Vec<Event>,
     next: Vec<Event>,
+    found: Vec<Event>,
     decided: Vec<Event>,
     /// The next event that is not volatile begins a new step.
     begins_step: bool,
@@ -63,6 +64,7 @@ impl Coordinator {
             placement: Placement::default(),
             queue: Vec::new(),
             next: Vec::new(),
+            found: Vec::new(),
             decided: Vec::new(),
             begins_step: true,
         }

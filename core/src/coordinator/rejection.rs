@@ -111,6 +111,9 @@ impl fmt::Display for Rejection {
             Self::WrongPartition { run, here } => {
                 write!(f, "run {run} belongs to partition {}, and this is partition {here}", run.partition())
             }
+            Self::UnknownNode { run, node } if node.is_whole_run() => {
+                write!(f, "run {run} is not given out as a whole; name one of its nodes")
+            }
             Self::UnknownNode { run, node } => write!(f, "run {run} has no node {node}"),
             Self::UnknownHandle { node, handle } => write!(f, "node {node} has no handle {handle}"),
             Self::UnknownSource { handle, source } => {
@@ -201,7 +204,7 @@ impl fmt::Display for Rejection {
                 write!(f, "the source sent {received} messages, and the end says {presented}")
             }
             Self::HandleClosed => {
-                f.write_str("the handle is closed: all its sources ended, and all is settled")
+                f.write_str("the handle takes nothing more: all its sources have ended, or its node has")
             }
             Self::NotATrigger => f.write_str("a cursor belongs on a trigger handle only"),
             Self::IdMissing => f.write_str("an input for a trigger handle needs an id of its own"),

@@ -374,7 +374,8 @@ pub(super) fn take_changes(core: &mut Coordinator, changes: &mut Vec<Change>) {
         });
     }
     let mut leaving = core::mem::take(&mut touched.leaving);
-    leaving.drain(..).for_each(|number| leave(core, number));
+    let mut applier = Applier { state: &mut core.state, placement: &mut core.placement };
+    leaving.drain(..).for_each(|number| leave(&mut applier, number));
     touched.leaving = leaving;
     core.state.touched = touched;
 }
@@ -432,25 +433,25 @@ fn rows_of(run: &Run) -> impl Iterator<Item = Row> + '_ {
 }
 
 /// An ended run stays for a while; one that sleeps beyond the horizon goes at once.
-fn leave(core: &mut Coordinator, number: u64) {
-    let state = &mut core.state;
+fn leave(applier: &mut Applier<'_>, number: u64) {
+    let state = &mut *applier.state;
     let Some(run) = state.runs.get(number) else { return };
     if run.is_ended() {
         state.ended.push_back(number);
-        while core.state.ended.len() as u64 > core.state.limits.resident_ended {
-            let oldest = core.state.ended.pop_front().expect("it is not empty");
-            if core.state.runs.get(oldest).is_some_and(Run::is_ended) {
-                evict(core, oldest);
+        while applier.state.ended.len() as u64 > applier.state.limits.resident_ended {
+            let oldest = applier.state.ended.pop_front().expect("it is not empty");
+            if applier.state.runs.get(oldest).is_some_and(Run::is_ended) {
+                evict(applier, oldest);
             }
         }
     } else if !run.head.is_resident(state.meta.paged_until) {
-        evict(core, number);
+        evict(applier, number);
     }
 }
 
 /// Takes a run out of memory. Nothing of it is held, queued or unwritten.
-fn evict(core: &mut Coordinator, number: u64) {
-    let State { timers, runs, keys, limits, .. } = &mut core.state;
+fn evict(applier: &mut Applier<'_>, number: u64) {
+    let State { timers, runs, keys, limits, .. } = &mut *applier.state;
     let Some(mut run) = runs.remove(number) else { return };
     assert!(run.held == 0 && run.active == 0, "only what is at rest leaves memory");
     timers.arm(Timer::Run(number), &mut run.armed, Time::NEVER);
@@ -461,9 +462,19 @@ fn evict(core: &mut Coordinator, number: u64) {
         keys.retire(run.head.tenant, key.key, run.head.ended_at, limits.resident_keys);
     }
     if !run.is_ended() {
-        let mut applier = Applier { state: &mut core.state, placement: &mut core.placement };
         applier.live_run_count(run.head.tenant, -1);
     }
+}
+
+/// Ended runs whose time is over go out of memory as they go out of the store, and so do the keys of ended runs.
+pub(super) fn forget(applier: &mut Applier<'_>, until: Time) {
+    let (runs, retention_ms) = (&applier.state.runs, applier.state.limits.retention_ms);
+    let is_over = |run: &Run| run.is_ended() && run.head.kept_until(retention_ms) <= until;
+    let ended = applier.state.ended.iter().copied();
+    let over: Vec<u64> = ended.filter(|number| runs.get(*number).is_some_and(is_over)).collect();
+    applier.state.ended.retain(|number| !over.contains(number));
+    over.into_iter().for_each(|number| evict(applier, number));
+    applier.state.keys.forget(until, retention_ms);
 }
 
 /// What is volatile starts anew, in this machine as in one restored from its rows (S46).
@@ -475,7 +486,7 @@ pub(super) fn recover(core: &mut Coordinator, now: Now) {
     let ended = core::mem::take(&mut core.state.ended);
     for number in ended {
         if core.state.runs.get(number).is_some_and(Run::is_ended) {
-            evict(core, number);
+            evict(&mut Applier { state: &mut core.state, placement: &mut core.placement }, number);
         }
     }
     core.state.timers.clear();

@@ -170,6 +170,7 @@ impl Applier<'_> {
                 let now = self.state.now();
                 self.state.meta.swept = now;
                 self.state.touched.changes.push(Change::Forget { until: *until });
+                super::restore::forget(self, *until);
                 self.arm_sweep();
             }
         }

@@ -48,7 +48,9 @@ impl<'a> Decision<'a> {
         if inbox.row.unsettled() >= u64::from(spec.capacity) {
             return Err(Rejection::InboxFull { capacity: spec.capacity });
         }
-        self.limit(LimitName::MessageIds, inbox.ids.len() as u64 + 1)?;
+        if let MessageKey::Own(_) = send.id {
+            self.limit(LimitName::MessageIds, inbox.ids.len() as u64 + 1)?;
+        }
         let (run, node, handle, seq) = (send.run, send.node, send.handle, inbox.row.last.next());
         let message = Box::new(NewMessage { id: send.id, value: send.value, cursor: send.cursor });
         self.events.push(if spec.trigger {

@@ -59,7 +59,8 @@ impl Decision<'_> {
                 // The holder answered: what it was told to stop ends here, and its result is kept as a late one.
                 self.events.clear();
                 self.keep_late(&case);
-                self.events.extend(stopped(run, report.node).filter(|_| run.has_grant(report.node)));
+                let is_held = run.work(report.node).phase.is_held();
+                self.events.extend(stopped(run, report.node).filter(|_| is_held));
                 Err(Rejection::Stopping { reason })
             }
             Err(rejection) => {
@@ -439,14 +440,26 @@ fn repeated(case: &Case<'_>) -> Option<Result<Reported, Rejection>> {
     let is_over = work.phase != Phase::Processing && work.phase != Phase::Ready
         || case.run.held_as(case.node) == case.node;
     match &case.report.then {
-        Then::Start | Then::Accept if is_over => Some(Ok(Reported::Accepted)),
+        Then::Start | Then::Accept if is_over && was_claimed(mark.digest) => Some(Ok(Reported::Accepted)),
         then if is_over => Some(same(mark.digest == digest(then))),
         _ => None,
     }
 }
 
-/// A fixed digest of what a report says happened.
+/// True if the report with this digest ended a grant that had been claimed, and not a mere offer.
+const fn was_claimed(digest: u64) -> bool {
+    digest & 1 == 1
+}
+
+/// A fixed digest of what a report says happened; it is even for what only an offer is answered with.
 fn digest(then: &Then) -> u64 {
+    match then {
+        Then::Decline | Then::Delegate { .. } => content(then) << 1,
+        _ => content(then) << 1 | 1,
+    }
+}
+
+fn content(then: &Then) -> u64 {
     let of_value = |value: &Value| {
         let (hi, lo) = value.hash.halves();
         fold(&[hi, lo, value.len])

@@ -56,7 +56,7 @@ impl Decision<'_> {
     /// The answer of the first request under this key, or none if there was none.
     fn first_answer(&self, key: &SubmitKey) -> Result<Option<Answer>, Rejection> {
         let (state, now) = (self.state, self.state.now());
-        let latest = now.after_ms(state.limits.longest_ms);
+        let latest = now.after_ms(state.limits.key_ahead_ms);
         if key.minted_at > latest {
             return Err(Rejection::KeyFromFuture { minted_at: key.minted_at, now });
         }

@@ -212,7 +212,7 @@ impl Placement {
             if let Some(key) = key {
                 listed.insert(key, slot);
                 self.idle += usize::from(at == IDLE);
-                if at == OPEN && worker.listed[at].is_none() && self.has_push {
+                if at == OPEN && worker.listed[at].is_none() && (self.has_push || worker.waits) {
                     self.opened.push_back(slot);
                 }
                 if listed.first_key_value().is_some_and(|(first, _)| *first == key) {
@@ -467,7 +467,7 @@ impl Placement {
 
     /// A worker may have room for something that did not fit before.
     pub(crate) fn worker_opened(&mut self, slot: u32) {
-        if self.has_push {
+        if self.has_push || self.idle > 0 {
             self.opened.push_back(slot);
         }
     }

@@ -14,8 +14,7 @@ pub(crate) struct Keys {
     runs: HashMap<(u64, u64), u64, FixedState>,
     /// Keys of ended runs, oldest first, with the time they ended.
     ended: VecDeque<(Time, (u64, u64))>,
-    /// A key minted after this that is not here was never used (S33).
-    /// None: no key was ever forgotten.
+    /// A key used after this is here (S33); none, if no key was ever forgotten.
     incomplete_until: Option<Time>,
 }
 
@@ -45,9 +44,21 @@ impl Keys {
         }
     }
 
-    /// True if a key minted then would be here, had it been used.
-    pub(crate) fn is_complete_since(&self, minted_at: Time) -> bool {
-        self.incomplete_until.is_none_or(|until| minted_at > until)
+    /// Keys of runs that ended so long ago that the store forgot them are forgotten here too.
+    pub(crate) fn forget(&mut self, until: Time, retention_ms: u64) {
+        while let Some((ended_at, key)) = self.ended.front().copied()
+            && ended_at.after_ms(retention_ms) <= until
+        {
+            self.ended.pop_front();
+            self.runs.remove(&key);
+            self.incomplete_until = self.incomplete_until.max(Some(ended_at));
+        }
+    }
+
+    /// True if a key minted then would be here, had it been used. One that was forgotten may have been minted up to
+    /// `ahead_ms` after the time it was used at.
+    pub(crate) fn is_complete_since(&self, minted_at: Time, ahead_ms: u64) -> bool {
+        self.incomplete_until.is_none_or(|until| minted_at > until.after_ms(ahead_ms))
     }
 
     /// Forgets everything: a restored machine has only the keys of its resident runs, and so must this one.
