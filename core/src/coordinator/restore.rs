@@ -3,7 +3,7 @@
 
 use super::Coordinator;
 use super::apply::{Applier, derive_joins};
-use super::row::{Assignment, Change, InboxRow, MessageRow, NodeRow, Row, RunRow, Work};
+use super::row::{AliasRow, Assignment, Change, InboxRow, MessageRow, NodeRow, Row, RunRow, Work};
 use super::state::{Inbox, Node, Nodes, Run, State, Timer, Worker, WorkerKey};
 use crate::id::{DefinitionId, Epoch, NodeIx, PollId, RunId, WorkerId};
 use crate::lifecycle::{Health, Lifecycle, Phase, RunStatus};
@@ -135,6 +135,55 @@ pub(super) fn restore(limits: Limits, rows: impl IntoIterator<Item = Row>) -> Re
     core.state.touched = Default::default();
     core.placement.forget_news();
     Ok(core)
+}
+
+impl Coordinator {
+    /// Every row that a machine holds in memory, in the order of their keys within each kind. Rows that are never
+    /// resident (history, late results, settled messages) are not among them.
+    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
+        let state = &self.state;
+        let definitions = state.definitions.iter().map(|entry| Row::Definition(Box::new(entry.row.clone())));
+        let aliases = state.names.iter().flat_map(|((tenant, name), entry)| {
+            entry.aliases.iter().map(|(alias, id)| {
+                let (definition, alias) = (name.clone(), alias.clone());
+                Row::Alias(AliasRow { tenant: *tenant, definition, alias, id: *id })
+            })
+        });
+        let workers = state.workers.in_order().into_iter();
+        let workers = workers.map(|slot| Row::Worker(Box::new(state.workers.at(slot).row.clone())));
+        core::iter::once(Row::Meta(state.meta.clone()))
+            .chain(definitions)
+            .chain(aliases)
+            .chain(workers)
+            .chain(state.runs.iter().flat_map(|(_, run)| rows_of(run)))
+            .chain(state.outbox.values().map(|entry| Row::Outbox(entry.row)))
+    }
+
+    /// Feeds all that a machine holds in rows to a hasher of the caller's choice (S49).
+    pub fn digest(&self, hasher: &mut impl core::hash::Hasher) {
+        self.rows().for_each(|row| core::hash::Hash::hash(&row, hasher));
+    }
+}
+
+/// The rows of a run in memory; of its messages, those that are not settled or whose id is remembered.
+fn rows_of(run: &Run) -> Vec<Row> {
+    let whole = run.whole.as_ref().map(|whole| whole.work.clone());
+    let (node, nodes) = match &run.nodes {
+        Nodes::One(node) => (Some(node.work.clone()), &[][..]),
+        Nodes::Many(nodes) => (None, &nodes[..]),
+    };
+    let id = run.head.id;
+    let mut rows = alloc::vec![Row::Run(RunRow { head: run.head.clone(), whole, node })];
+    rows.extend(
+        nodes.iter().zip(0..).map(|(entry, at)| {
+            Row::Node(NodeRow { run: id, node: NodeIx::new(at), work: entry.work.clone() })
+        }),
+    );
+    for inbox in &run.inboxes {
+        rows.push(Row::Inbox(inbox.row.clone()));
+        rows.extend(inbox.messages.iter().copied().map(Row::Message));
+    }
+    rows
 }
 
 /// A grant found in the rows of a run.

@@ -101,6 +101,17 @@ impl Concurrencies {
         }
     }
 
+    /// How much is held under each key.
+    pub(super) fn all_held(&self) -> impl Iterator<Item = ((TenantId, KeyHash), u32)> + '_ {
+        self.keys.iter().map(|(key, entry)| (*key, entry.held))
+    }
+
+    /// All that is parked: its class, its place in the order, and the slot of its run.
+    pub(super) fn all_parked(&self) -> impl Iterator<Item = (u32, Key, u32)> + '_ {
+        let parked = self.keys.values().flat_map(|entry| &entry.parked);
+        parked.flat_map(|((class, _), items)| items.iter().map(|(key, slot)| (*class, *key, *slot)))
+    }
+
     /// How much is parked, by class.
     pub(super) fn parked_by_class(&self) -> BTreeMap<u32, usize> {
         let mut counts = BTreeMap::new();

@@ -477,6 +477,19 @@ impl Placement {
         })
     }
 
+    /// How many pieces of work are held under each concurrency key.
+    pub(crate) fn keys_held(&self) -> impl Iterator<Item = ((TenantId, KeyHash), u32)> + '_ {
+        self.concurrencies.all_held()
+    }
+
+    /// All that waits, queued or parked: its class, its place in the order, and the slot of its run.
+    pub(crate) fn waiting_items(&self) -> Vec<(u32, Key, u32)> {
+        let classes = self.classes.iter().zip(0..);
+        let queued =
+            classes.flat_map(|(of, class)| of.queue.iter().map(move |(key, slot)| (class, *key, *slot)));
+        queued.chain(self.concurrencies.all_parked()).collect()
+    }
+
     /// True if any known worker of the tenant fits the class, whatever it holds.
     pub(crate) fn has_fitting_worker(&self, class: u32) -> bool {
         self.waiting.sinks_of(class).next().is_some()
