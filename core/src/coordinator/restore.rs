@@ -409,6 +409,11 @@ pub(super) fn take_changes(core: &mut Coordinator, changes: &mut Vec<Change>) {
     let mut leaving = core::mem::take(&mut touched.leaving);
     leaving.drain(..).for_each(|number| leave(core, number));
     touched.leaving = leaving;
+    // Last, so that the store forgets by what the rows of this batch say, and memory forgets the same.
+    if let Some(until) = touched.forget.take() {
+        changes.push(Change::Forget { until });
+        forget(core, until);
+    }
     core.state.touched = touched;
 }
 
@@ -427,6 +432,19 @@ fn leave(core: &mut Coordinator, number: u64) {
     } else if !run.head.is_resident(state.meta.paged_until) {
         evict(core, number);
     }
+}
+
+/// What the store forgets leaves memory too: of a run that is nowhere else, a batch would write only a part.
+fn forget(core: &mut Coordinator, until: Time) {
+    let Coordinator { state, .. } = &*core;
+    let is_over = |number: &u64| {
+        let run = state.runs.get(*number);
+        run.is_some_and(|run| run.is_ended() && run.head.kept_until(state.limits.retention_ms) <= until)
+    };
+    let over: Vec<u64> = state.ended.iter().copied().filter(is_over).collect();
+    over.into_iter().for_each(|number| evict(core, number));
+    let State { ended, runs, .. } = &mut core.state;
+    ended.retain(|number| runs.slot(*number).is_some());
 }
 
 /// Takes a run out of memory. Nothing of it is held, queued or unwritten.

@@ -166,7 +166,7 @@ impl Applier<'_> {
             Event::Swept { until } => {
                 let now = self.state.now();
                 self.state.meta.swept = now;
-                self.state.touched.changes.push(Change::Forget { until: *until });
+                self.state.touched.forget = Some(*until);
                 self.arm_sweep();
             }
         }
