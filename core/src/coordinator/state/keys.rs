@@ -11,11 +11,20 @@ use hashbrown::HashMap;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Keys {
     /// Looked up, never iterated.
-    runs: HashMap<(u64, u64), u64, FixedState>,
-    /// Keys of ended runs, oldest first, with the time they ended.
+    runs: HashMap<(u64, u64), Entry, FixedState>,
+    /// Keys of ended runs, oldest first, with the time they ended. One that was loaded and left again is here again.
     ended: VecDeque<(Time, (u64, u64))>,
     /// A key minted after this that is not here was never used (S33).
     complete_since: Time,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    run: u64,
+    /// How often it is listed as ended.
+    listed: u32,
+    /// Its run is in memory, or sleeps.
+    live: bool,
 }
 
 /// Tenants do not share keys, so both are folded into one.
@@ -27,20 +36,29 @@ fn folded(tenant: TenantId, key: KeyHash) -> (u64, u64) {
 impl Keys {
     /// The run opened under this key, if the key is in memory.
     pub(crate) fn run(&self, tenant: TenantId, key: KeyHash) -> Option<u64> {
-        self.runs.get(&folded(tenant, key)).copied()
+        self.runs.get(&folded(tenant, key)).map(|entry| entry.run)
     }
 
     pub(crate) fn insert(&mut self, tenant: TenantId, key: KeyHash, run: u64) {
-        self.runs.insert(folded(tenant, key), run);
+        let entry = self.runs.entry(folded(tenant, key)).or_insert(Entry { run, listed: 0, live: true });
+        (entry.run, entry.live) = (run, true);
     }
 
     /// The run ended and leaves memory; the key stays until `most` others ended after it.
     pub(crate) fn retire(&mut self, tenant: TenantId, key: KeyHash, ended_at: Time, most: u64) {
-        self.ended.push_back((ended_at, folded(tenant, key)));
+        let key = folded(tenant, key);
+        if let Some(entry) = self.runs.get_mut(&key) {
+            (entry.listed, entry.live) = (entry.listed + 1, false);
+            self.ended.push_back((ended_at, key));
+        }
         while self.ended.len() as u64 > most {
             let (ended_at, key) = self.ended.pop_front().expect("it is not empty");
-            self.runs.remove(&key);
-            self.complete_since = self.complete_since.max(ended_at);
+            let Some(entry) = self.runs.get_mut(&key) else { continue };
+            entry.listed -= 1;
+            if entry.listed == 0 && !entry.live {
+                self.runs.remove(&key);
+                self.complete_since = self.complete_since.max(ended_at);
+            }
         }
     }
 
