@@ -216,6 +216,8 @@ impl Follow<'_> {
     fn failed(&mut self, id: RunId, node: NodeIx, for_good: bool) {
         self.let_go_of_messages(id, node, true);
         if !for_good {
+            // Its nodes were being executed by the holder that just lost it.
+            self.nodes_of_whole(id, node, Return::Released);
             return self.rest(id);
         }
         let run = self.run(id);
@@ -349,8 +351,9 @@ impl Follow<'_> {
             let reason = StopReason::RunEnding;
             match phase {
                 phase if phase.is_terminal() => {}
-                // Under the lease of the whole run: it ends with that.
+                // Under the lease of the whole run: it ends with that, or with the run if that is over.
                 Phase::Processing if !has_grant && is_whole_held => {}
+                Phase::Processing if !has_grant => self.push(Event::NodeCancelled { run: id, node }),
                 Phase::Claimed | Phase::Processing if outcome == Some(Outcome::Completed) => {
                     self.push(Event::NodeCompleted { run: id, node, output: Value::EMPTY });
                 }

@@ -293,7 +293,11 @@ impl Decision<'_> {
         let may_start = match work.phase {
             Phase::Processing => return Ok(()),
             Phase::Claimed => true,
-            Phase::Ready => case.run.held_as(case.node) != case.node,
+            // A node of a run held as a whole begins under the run's lease, not under a mere offer of the run.
+            Phase::Ready => {
+                let held_as = case.run.held_as(case.node);
+                held_as != case.node && case.run.work(held_as).is_claimed()
+            }
             _ => false,
         };
         if !may_start {
