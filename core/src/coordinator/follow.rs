@@ -233,6 +233,7 @@ impl Follow<'_> {
         let is_exit = plan.successors(node).is_empty() && plan.streams_out_of(node).is_empty();
         if blocked.is_empty() && !is_exit {
             // Some join does without it: the failure does not count.
+            self.rest(id);
             return self.settle(id);
         }
         match self.state.definition_of(run).row.definition.settings.on_failure {
@@ -245,6 +246,7 @@ impl Follow<'_> {
                     self.push(Event::RunDoomed { run: id, node });
                 }
                 blocked.into_iter().for_each(|node| self.skip(id, node));
+                self.rest(id);
                 self.settle(id);
             }
         }
