@@ -16,7 +16,8 @@ pub fn s32_a_repeat_gets_the_first_answer(turn: &Turn<'_>) -> Holds {
     for (asked, result) in answered(turn.input, turn.out) {
         let Command::Submit(submit) = &asked.command else { continue };
         let Some(key) = submit.key else { continue };
-        let Some(first) = turn.known.keys.get(&(asked.tenant, key.key)) else { continue };
+        let first = turn.known.keys.get(&(asked.tenant, key.key));
+        let Some(first) = first.filter(|first| first.until > turn.machine.state.now()) else { continue };
         let Some(answer) = &first.answer else { continue };
         let is_first = match result {
             Ok(again) => first.fingerprint == key.fingerprint && again == answer,
