@@ -65,6 +65,7 @@ pub struct KeyFacts {
     pub answer: Option<Answer>,
     pub run: RunId,
     pub until: Time,
+    pub minted_at: Time,
 }
 
 impl RunFacts {

@@ -17,7 +17,10 @@ pub fn s32_a_repeat_gets_the_first_answer(turn: &Turn<'_>) -> Holds {
         let Command::Submit(submit) = &asked.command else { continue };
         let Some(key) = submit.key else { continue };
         let first = turn.known.keys.get(&(asked.tenant, key.key));
-        let Some(first) = first.filter(|first| first.until > turn.machine.state.now()) else { continue };
+        // A key has one mint time: with another, it is another key.
+        let is_same =
+            |first: &&KeyFacts| first.minted_at == key.minted_at && first.until > turn.machine.state.now();
+        let Some(first) = first.filter(is_same) else { continue };
         let Some(answer) = &first.answer else { continue };
         let is_first = match result {
             Ok(again) => first.fingerprint == key.fingerprint && again == answer,
@@ -46,7 +49,9 @@ pub fn s33_a_key_opens_one_run(turn: &Turn<'_>) -> Holds {
         let Event::RunCreated(created) = &stamped.event else { continue };
         let Some(key) = created.key else { continue };
         let first = turn.known.keys.get(&(created.tenant, key.key));
-        let is_new = first.is_none_or(|first| first.run == created.run || first.until <= stamped.at);
+        let is_new = first.is_none_or(|first| {
+            first.run == created.run || first.until <= stamped.at || first.minted_at != key.minted_at
+        });
         hold!(
             "S33",
             is_new,
@@ -64,8 +69,13 @@ pub(super) fn remember_keys(known: &mut Known, machine: &Coordinator, input: &In
     for stamped in &out.audit {
         let Event::RunCreated(created) = &stamped.event else { continue };
         let Some(key) = created.key else { continue };
-        let facts =
-            KeyFacts { fingerprint: key.fingerprint, answer: None, run: created.run, until: Time::NEVER };
+        let facts = KeyFacts {
+            fingerprint: key.fingerprint,
+            answer: None,
+            run: created.run,
+            until: Time::NEVER,
+            minted_at: key.minted_at,
+        };
         known.keys.insert((created.tenant, key.key), facts);
     }
     for (asked, result) in answered(input, out) {
