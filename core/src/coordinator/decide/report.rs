@@ -7,7 +7,7 @@ use crate::coordinator::command::MessageKey;
 use crate::coordinator::command::{Failure, Report, Sending, Suspension, Then};
 use crate::coordinator::effect::{Delivery, Outgoing, Reported};
 use crate::coordinator::event::{By, Event, LateResult, NewMessage, Return};
-use crate::coordinator::placement::Placement;
+use crate::coordinator::placement::{Placement, is_healthy};
 use crate::coordinator::rejection::Rejection;
 use crate::coordinator::row::Assignment;
 use crate::coordinator::state::Run;
@@ -333,11 +333,10 @@ impl Decision<'_> {
         self.is_wanted(case)?;
         let target = self.state.workers.of(self.tenant, to).ok_or(Rejection::UnknownWorker { worker: to })?;
         let class = self.state.definition_of(case.run).class(case.node);
-        match placement.eligible(case.run, class, target) {
-            // Its own place under the key comes free with the offer it passes on.
-            Ok(()) | Err(crate::coordinator::rejection::Ineligible::ConcurrencyKey { .. }) => {}
-            Err(why) => return Err(Rejection::NotEligible { why }),
-        }
+        // A place under the run's key comes free with the offer that is passed on.
+        is_healthy(target)
+            .and_then(|()| placement.may_hold(class, target))
+            .map_err(|why| Rejection::NotEligible { why })?;
         self.end(
             case,
             Event::NodeReturned { run: case.report.run, node: case.node, how: Return::Delegated },

@@ -330,20 +330,26 @@ impl Placement {
 
     /// Whether a worker may have some ready work now, and if not, why (S36, S38).
     pub(crate) fn eligible(&self, run: &Run, class: u32, worker: &Worker) -> Result<(), Ineligible> {
+        is_healthy(worker)?;
+        self.may_hold(class, worker)?;
+        self.has_room_under_key(run)
+    }
+
+    /// Whether a worker can do work of a class and has room for it, however it stands.
+    pub(crate) fn may_hold(&self, class: u32, worker: &Worker) -> Result<(), Ineligible> {
         let of_class = &self.classes[class as usize];
         if of_class.tenant != worker.row.key.tenant {
             return Err(Ineligible::OtherTenant);
-        }
-        match worker.health {
-            Health::Healthy => {}
-            Health::Draining => return Err(Ineligible::Draining),
-            Health::Stale | Health::Dead | Health::Gone => return Err(Ineligible::Unhealthy),
         }
         if worker.free_slots() == 0 {
             return Err(Ineligible::Full { slots: worker.row.spec.slots });
         }
         fits(&of_class.requirement, &self.shapes[worker.shape as usize].spec)?;
-        self.bars(class, worker)?;
+        self.bars(class, worker)
+    }
+
+    /// Whether one more piece of work of a run may be held under its concurrency key.
+    pub(crate) fn has_room_under_key(&self, run: &Run) -> Result<(), Ineligible> {
         match run.head.concurrency() {
             Some(limit) if self.held_under(run.head.tenant, limit.key) >= limit.limit => {
                 Err(Ineligible::ConcurrencyKey { limit: limit.limit })
@@ -493,5 +499,14 @@ impl Placement {
     /// True if any known worker of the tenant fits the class, whatever it holds.
     pub(crate) fn has_fitting_worker(&self, class: u32) -> bool {
         self.waiting.sinks_of(class).next().is_some()
+    }
+}
+
+/// Whether a worker may be given anything new at all (S36).
+pub(crate) fn is_healthy(worker: &Worker) -> Result<(), Ineligible> {
+    match worker.health {
+        Health::Healthy => Ok(()),
+        Health::Draining => Err(Ineligible::Draining),
+        Health::Stale | Health::Dead | Health::Gone => Err(Ineligible::Unhealthy),
     }
 }
