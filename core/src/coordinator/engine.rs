@@ -8,9 +8,10 @@ use super::decide::{Decision, Wanted, due};
 use super::effect::{Answer, Effect, Grant, Output, Reported};
 use super::event::{By, Event, Stamped};
 use super::rejection::Rejection;
-use super::state::{Timer, WorkerKey};
+use super::state::{Timer, Worker, WorkerKey};
 use super::{decide, follow, react, restore};
 use crate::id::{HandleIx, Incarnation, NodeIx, PollId, RunId, TenantId, WorkerId};
+use crate::lifecycle::Health;
 use crate::limits::LimitName;
 use crate::time::Now;
 use alloc::vec::Vec;
@@ -407,6 +408,11 @@ impl Engine<'_> {
 
     /// What a leaving worker holds is ready again, lapsed or not.
     fn give_all_back(&mut self, key: WorkerKey) {
+        let holds = |worker: &Worker| worker.held() + worker.lapsed > 0 && worker.health != Health::Draining;
+        if self.core.state.workers.get(key).is_some_and(holds) {
+            // Or it would be offered the same again.
+            self.run([Event::WorkerDrained { worker: key, on: true }]);
+        }
         loop {
             let state = &self.core.state;
             let Some(slot) = state.workers.slot(key) else { return };
