@@ -410,6 +410,12 @@ impl Decision<'_> {
                 return Err(Rejection::InputWaiting { handle, seq: settled.next() });
             }
         }
+        let inboxes = case.run.inboxes_of(case.node);
+        let is_over = !inboxes.is_empty() && inboxes.iter().all(|inbox| inbox.row.has_ended());
+        if suspension.on_message && is_over {
+            // The end of the last stream came already, and nothing else will wake it.
+            return Err(Rejection::HandleClosed);
+        }
         let wake_at = wake_at(self.state, suspension.after_ms, suspension.at_wall);
         let (run, node, suspension) = (case.report.run, case.node, Box::new(suspension.clone()));
         self.end(case, Event::NodeSuspended { run, node, suspension, wake_at })
