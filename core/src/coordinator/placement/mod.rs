@@ -203,13 +203,24 @@ impl Placement {
 
     /// Puts work into its queue.
     pub(crate) fn enqueue(&mut self, item: Item) {
-        if let Some((tenant, limit)) = item.concurrency
-            && self.concurrencies.parks(tenant, limit, item.class, item.key)
-        {
-            self.concurrencies.park(tenant, limit, item);
-            return;
+        match item.concurrency {
+            None => self.insert(item.class, item.key, item.slot),
+            Some((tenant, limit)) => {
+                let moves = self.concurrencies.add(tenant, limit, item);
+                self.shift(moves);
+            }
         }
-        self.insert(item.class, item.key, item.slot);
+    }
+
+    /// Does what a concurrency key decided.
+    fn shift(&mut self, moves: Vec<concurrency::Move>) {
+        for one in moves {
+            if one.enters {
+                self.insert(one.class, one.key, one.slot);
+            } else {
+                self.classes[one.class as usize].queue.remove(&one.key);
+            }
+        }
     }
 
     fn insert(&mut self, class: u32, key: Key, slot: u32) {
@@ -224,18 +235,18 @@ impl Placement {
     /// Takes work out of its queue, wherever it waits.
     pub(crate) fn dequeue(&mut self, item: Item) {
         let was_queued = self.classes[item.class as usize].queue.remove(&item.key).is_some();
-        let Some((tenant, limit)) = item.concurrency else {
-            debug_assert!(was_queued, "ready work waits in its queue");
-            return;
-        };
-        if was_queued {
-            if let Some((key, slot)) = self.concurrencies.unpark(tenant, limit, item.class) {
-                self.insert(item.class, key, slot);
+        match item.concurrency {
+            None => debug_assert!(was_queued, "ready work waits in its queue"),
+            Some((tenant, limit)) => {
+                let moves = self.concurrencies.remove(tenant, limit, item.class, item.key);
+                self.shift(moves);
             }
-        } else {
-            let was_parked = self.concurrencies.remove_parked(tenant, limit, item.class, item.key);
-            debug_assert!(was_parked, "ready work waits in its queue or with its key");
         }
+    }
+
+    /// True if this work stands in its queue, and is not parked with its concurrency key.
+    pub(crate) fn is_queued(&self, item: Item) -> bool {
+        self.classes[item.class as usize].queue.contains_key(&item.key)
     }
 
     /// True if this work waits here.
@@ -248,14 +259,14 @@ impl Placement {
 
     /// One more piece of work is held under a concurrency key.
     pub(crate) fn hold_key(&mut self, tenant: TenantId, key: KeyHash) {
-        self.concurrencies.hold(tenant, key);
+        let moves = self.concurrencies.hold(tenant, key);
+        self.shift(moves);
     }
 
     /// One piece less is; what waited for it may go.
     pub(crate) fn release_key(&mut self, tenant: TenantId, key: KeyHash) {
-        for (class, key, slot) in self.concurrencies.release(tenant, key) {
-            self.insert(class, key, slot);
-        }
+        let moves = self.concurrencies.release(tenant, key);
+        self.shift(moves);
     }
 
     /// How many pieces of work are held under a concurrency key.
@@ -279,17 +290,8 @@ impl Placement {
             if self.bars(class, worker).is_err() {
                 continue;
             }
-            while let Some((key, slot)) = self.first_for(state, class, worker, push) {
-                let head = &state.runs.at(slot).head;
-                let Some(limit) =
-                    head.concurrency().filter(|limit| self.held_under(head.tenant, limit.key) >= limit.limit)
-                else {
-                    best = best.min(Some((key, slot))).or(Some((key, slot)));
-                    break;
-                };
-                self.classes[class as usize].queue.remove(&key);
-                let item = Item { class, key, slot, concurrency: None };
-                self.concurrencies.park(head.tenant, limit, item);
+            if let Some(first) = self.first_for(state, class, worker, push) {
+                best = best.min(Some(first)).or(Some(first));
             }
         }
         best.map(|(key, slot)| (slot, NodeIx::new(key[2] as u32)))
