@@ -418,6 +418,11 @@ impl Placement {
         }
     }
 
+    /// True if any lease of a worker of this shape may be asked for.
+    pub(crate) fn has_preemptible(&self, shape: u32) -> bool {
+        !self.shapes[shape as usize].preemptible.is_empty()
+    }
+
     /// The lease to ask for when work of this class and priority finds every fitting worker full.
     pub(crate) fn victim(&mut self, class: u32, priority: u8) -> Option<(RunId, NodeIx)> {
         let push = u32::from(self.classes[class as usize].push);
