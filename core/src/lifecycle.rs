@@ -150,7 +150,7 @@ lifecycle! {
     table {
         Waiting: Schedule => Ready, Suspend => Suspended, Cancel => Cancelled, Skip => Skipped;
         Ready: Assign => Assigned, Claim => Claimed, Start => Processing, Delay => Backoff, Park => Waiting,
-            Complete => Completed, Fail => Failed, Cancel => Cancelled, Skip => Skipped;
+            Fail => Failed, Cancel => Cancelled, Skip => Skipped;
         Backoff: Schedule => Ready, Park => Waiting, Cancel => Cancelled, Skip => Skipped;
         Assigned: Claim => Claimed, Return => Ready, Park => Waiting, Fail => Failed, Cancel => Cancelled, Skip => Skipped;
         Claimed: Start => Processing, Return => Ready, Park => Waiting, Fail => Failed, Complete => Completed,

@@ -4,7 +4,7 @@ use super::Coordinator;
 use super::command::FailureKind;
 use super::decide::progress::fail_for_good;
 use super::event::{By, Event, StopReason};
-use super::placement::News;
+use super::placement::{Item, News};
 use super::state::WorkerKey;
 use crate::definition::Assign;
 use crate::id::{NodeIx, WorkerId};
@@ -29,6 +29,10 @@ impl Coordinator {
         let before = events.len();
         let run = self.state.runs.at(slot);
         if !run.has_node(node) || !run.node(node).queued {
+            return;
+        }
+        if !self.placement.is_queued(Item::of(&self.state, slot, node)) {
+            // It is parked again: what it was let in for was taken meanwhile.
             return;
         }
         let definition = self.state.definition_of(run);

@@ -214,6 +214,8 @@ impl<'a> Follow<'a> {
     fn failed(&mut self, id: RunId, node: NodeIx, for_good: bool) {
         self.let_go_of_messages(id, node, true);
         if !for_good {
+            // Its nodes were being executed by the holder that just lost it.
+            self.nodes_of_whole(id, node, Return::Released);
             return self.rest(id);
         }
         let run = self.run(id);
@@ -229,6 +231,7 @@ impl<'a> Follow<'a> {
         let is_exit = plan.successors(node).is_empty() && plan.streams_out_of(node).is_empty();
         if blocked.is_empty() && !is_exit {
             // Some join does without it: the failure does not count.
+            self.rest(id);
             return self.settle(id);
         }
         match self.state.definition_of(run).row.definition.settings.on_failure {
@@ -241,6 +244,7 @@ impl<'a> Follow<'a> {
                     self.push(Event::RunDoomed { run: id, node });
                 }
                 blocked.into_iter().for_each(|node| self.skip(id, node));
+                self.rest(id);
                 self.settle(id);
             }
         }
@@ -347,8 +351,9 @@ impl<'a> Follow<'a> {
             let reason = StopReason::RunEnding;
             match phase {
                 phase if phase.is_terminal() => {}
-                // Under the lease of the whole run: it ends with that.
+                // Under the lease of the whole run: it ends with that, or with the run if that is over.
                 Phase::Processing if !has_grant && is_whole_held => {}
+                Phase::Processing if !has_grant => self.push(Event::NodeCancelled { run: id, node }),
                 Phase::Claimed | Phase::Processing if outcome == Some(Outcome::Completed) => {
                     self.push(Event::NodeCompleted { run: id, node, output: Value::EMPTY });
                 }

@@ -377,6 +377,11 @@ pub(super) fn take_changes(core: &mut Coordinator, changes: &mut Vec<Change>) {
     let mut applier = Applier { state: &mut core.state, placement: &mut core.placement };
     leaving.drain(..).for_each(|number| leave(&mut applier, number));
     touched.leaving = leaving;
+    // Last, so that the store forgets by what the rows of this batch say, and memory forgets the same.
+    if let Some(until) = touched.forget.take() {
+        changes.push(Change::Forget { until });
+        forget(&mut applier, until);
+    }
     core.state.touched = touched;
 }
 
@@ -402,6 +407,11 @@ impl Coordinator {
         let owed = state.outbox.values().map(|entry| Row::Outbox(entry.row));
         let meta = core::iter::once(Row::Meta(state.meta.clone()));
         meta.chain(definitions).chain(aliases).chain(workers).chain(runs).chain(owed)
+    }
+
+    /// Feeds all that a machine holds in rows to a hasher of the caller's choice (S49).
+    pub fn digest(&self, hasher: &mut impl core::hash::Hasher) {
+        self.rows().for_each(|row| core::hash::Hash::hash(&row, hasher));
     }
 }
 
@@ -467,7 +477,7 @@ fn evict(applier: &mut Applier<'_>, number: u64) {
 }
 
 /// Ended runs whose time is over go out of memory as they go out of the store, and so do the keys of ended runs.
-pub(super) fn forget(applier: &mut Applier<'_>, until: Time) {
+fn forget(applier: &mut Applier<'_>, until: Time) {
     let (runs, retention_ms) = (&applier.state.runs, applier.state.limits.retention_ms);
     let is_over = |run: &Run| run.is_ended() && run.head.kept_until(retention_ms) <= until;
     let ended = applier.state.ended.iter().copied();

@@ -97,7 +97,8 @@ impl Applier<'_> {
         let State { runs, workers, leases, definitions, .. } = &mut *self.state;
         let run_slot = runs.slot(id.number()).expect("an event names a resident run");
         let worker = workers.at_mut(slot);
-        let lease = if worker.is_session_dead(assignment.lease_ms, assignment.session) {
+        let is_dead = worker.is_session_dead(assignment.lease_ms, assignment.session);
+        let lease = if is_dead {
             worker.lapsed += 1;
             leases.insert_lapsed(epoch, run_slot, node, slot)
         } else {
@@ -109,7 +110,7 @@ impl Applier<'_> {
         let run = runs.at_mut(run_slot);
         run.node_mut(node).lease = Some(lease);
         let is_asked = run.work(node).stop.is_some();
-        if definitions[run.head.definition.get() as usize].work(node).preemptible && !is_asked {
+        if definitions[run.head.definition.get() as usize].work(node).preemptible && !is_asked && !is_dead {
             self.placement.set_preemptible(shape, run.head.priority, epoch, Some((id, node)));
         }
         self.arm_worker(slot);

@@ -169,8 +169,7 @@ impl Applier<'_> {
             Event::Swept { until } => {
                 let now = self.state.now();
                 self.state.meta.swept = now;
-                self.state.touched.changes.push(Change::Forget { until: *until });
-                super::restore::forget(self, *until);
+                self.state.touched.forget = Some(*until);
                 self.arm_sweep();
             }
         }

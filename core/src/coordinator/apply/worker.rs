@@ -3,7 +3,7 @@
 use super::Applier;
 use crate::coordinator::event::WorkerRegistered;
 use crate::coordinator::row::WorkerRow;
-use crate::coordinator::state::{Timer, Worker, WorkerKey};
+use crate::coordinator::state::{List, Timer, Worker, WorkerKey};
 use crate::id::{Epoch, PollId, Session};
 use crate::lifecycle::{Health, Lifecycle, WorkerStep};
 use crate::time::Time;
@@ -82,6 +82,9 @@ impl Applier<'_> {
                 self.state.workers.insert(worker)
             }
             Some(slot) => {
+                let lanes: Vec<List> =
+                    self.state.workers.at(slot).lanes.iter().map(|lane| lane.list).collect();
+                lanes.iter().for_each(|lane| self.spare(slot, lane));
                 let worker = self.state.workers.at_mut(slot);
                 self.placement.leave(worker);
                 let row = &mut worker.row;
@@ -142,10 +145,23 @@ impl Applier<'_> {
         lane.digest = 0;
         let list = core::mem::take(&mut lane.list);
         worker.lapsed += list.count;
+        self.spare(slot, &list);
         self.state.leases.lapse(list);
         self.arm_rescue(now);
         self.relist(slot);
         self.arm_worker(slot);
+    }
+
+    /// Leases that are over are not asked for. They are looked at only if any of the worker's kind may be.
+    fn spare(&mut self, slot: u32, list: &List) {
+        let shape = self.state.workers.at(slot).shape;
+        if !self.placement.has_preemptible(shape) {
+            return;
+        }
+        for (_, lease) in self.state.leases.iter(list) {
+            let priority = self.state.runs.at(lease.run).head.priority;
+            self.placement.set_preemptible(shape, priority, lease.epoch, None);
+        }
     }
 
     pub(super) fn worker_seen(&mut self, key: WorkerKey, load: Option<u8>) {

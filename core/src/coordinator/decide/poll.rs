@@ -6,7 +6,7 @@ use crate::coordinator::placement::Placement;
 use crate::coordinator::rejection::{Ineligible, Rejection};
 use crate::coordinator::state::State;
 use crate::id::{Incarnation, NodeIx, PollId, RunId, WorkerId};
-use crate::lifecycle::{Phase, RunStatus};
+use crate::lifecycle::{Health, Phase, RunStatus};
 use crate::limits::LimitName;
 use alloc::vec::Vec;
 
@@ -85,10 +85,11 @@ impl Decision<'_> {
         }
         // Asking is a sign of life, so silence until now does not count.
         let class = self.state.definition_of(run).class(node);
-        match placement.eligible(run, class, known) {
-            Ok(()) | Err(Ineligible::Unhealthy) => {}
-            Err(why) => return Err(Rejection::NotEligible { why }),
-        }
+        let stands = if known.health == Health::Draining { Err(Ineligible::Draining) } else { Ok(()) };
+        stands
+            .and_then(|()| placement.may_hold(class, known))
+            .and_then(|()| placement.has_room_under_key(run))
+            .map_err(|why| Rejection::NotEligible { why })?;
         let epoch = self.state.meta.next_epoch;
         let worker = self.key(worker);
         self.events.push(Event::NodeClaimed { run: id, node, epoch, worker, poll, by: By::Claim });

@@ -13,7 +13,10 @@ use crate::value::Value;
 /// What a holder that was told to stop leaves behind, or none if it may go on.
 pub(crate) fn stopped(run: &Run, node: NodeIx) -> Option<Event> {
     let id = run.head.id;
-    match run.work(node).stop? {
+    // A node of a run held as a whole is not told by itself that the run ends.
+    let with_run = run.head.ending.is_some() && run.held_as(node) != node;
+    let stop = if with_run { Some(StopReason::RunEnding) } else { run.work(node).stop };
+    match stop? {
         StopReason::RunEnding => Some(Event::NodeCancelled { run: id, node }),
         StopReason::NotNeeded => Some(Event::NodeSkipped { run: id, node }),
         StopReason::Preempted | StopReason::Fenced => None,

@@ -7,7 +7,7 @@ use crate::coordinator::command::MessageKey;
 use crate::coordinator::command::{Failure, Report, Sending, Suspension, Then};
 use crate::coordinator::effect::{Delivery, Outgoing, Reported};
 use crate::coordinator::event::{By, Event, LateResult, NewMessage, Return};
-use crate::coordinator::placement::Placement;
+use crate::coordinator::placement::{Placement, is_healthy};
 use crate::coordinator::rejection::Rejection;
 use crate::coordinator::row::Assignment;
 use crate::coordinator::state::Run;
@@ -294,7 +294,11 @@ impl Decision<'_> {
         let may_start = match work.phase {
             Phase::Processing => return Ok(()),
             Phase::Claimed => true,
-            Phase::Ready => case.run.held_as(case.node) != case.node,
+            // A node of a run held as a whole begins under the run's lease, not under a mere offer of the run.
+            Phase::Ready => {
+                let held_as = case.run.held_as(case.node);
+                held_as != case.node && case.run.work(held_as).is_claimed()
+            }
             _ => false,
         };
         if !may_start {
@@ -330,11 +334,10 @@ impl Decision<'_> {
         self.is_wanted(case)?;
         let target = self.state.workers.of(self.tenant, to).ok_or(Rejection::UnknownWorker { worker: to })?;
         let class = self.state.definition_of(case.run).class(case.node);
-        match placement.eligible(case.run, class, target) {
-            // Its own place under the key comes free with the offer it passes on.
-            Ok(()) | Err(crate::coordinator::rejection::Ineligible::ConcurrencyKey { .. }) => {}
-            Err(why) => return Err(Rejection::NotEligible { why }),
-        }
+        // A place under the run's key comes free with the offer that is passed on.
+        is_healthy(target)
+            .and_then(|()| placement.may_hold(class, target))
+            .map_err(|why| Rejection::NotEligible { why })?;
         self.end(
             case,
             Event::NodeReturned { run: case.report.run, node: case.node, how: Return::Delegated },
@@ -407,6 +410,12 @@ impl Decision<'_> {
             if inbox.row.last > settled {
                 return Err(Rejection::InputWaiting { handle, seq: settled.next() });
             }
+        }
+        let inboxes = case.run.inboxes_of(case.node);
+        let is_over = !inboxes.is_empty() && inboxes.iter().all(|inbox| inbox.row.has_ended());
+        if suspension.on_message && is_over {
+            // The end of the last stream came already, and nothing else will wake it.
+            return Err(Rejection::HandleClosed);
         }
         let wake_at = wake_at(self.state, suspension.after_ms, suspension.at_wall);
         let (run, node, suspension) = (case.report.run, case.node, Box::new(suspension.clone()));

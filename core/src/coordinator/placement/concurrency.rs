@@ -1,7 +1,8 @@
 //! Per-key concurrency: how much is held under each key, and the work that waits for a key rather than in its queue.
 //!
 //! The rule that keeps order: of the work under one (key, class, limit), as many of the first as there are free
-//! places are in the queue. So what a poll finds never depends on what happens to be parked.
+//! places are in the queue, and no more. So what is parked follows from the state alone, and a restored machine parks
+//! the same (S46).
 
 use super::{Item, Key};
 use crate::coordinator::command::Concurrency;
@@ -18,7 +19,60 @@ pub(super) struct Concurrencies {
 struct Entry {
     held: u32,
     /// By class and limit.
-    parked: BTreeMap<(u32, u32), BTreeMap<Key, u32>>,
+    groups: BTreeMap<(u32, u32), Group>,
+}
+
+/// Work of one class under one limit.
+#[derive(Debug, Clone, Default)]
+struct Group {
+    queued: BTreeMap<Key, u32>,
+    parked: BTreeMap<Key, u32>,
+}
+
+/// Work that goes into its queue or comes out of it because of what is held under its key.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Move {
+    pub(super) class: u32,
+    pub(super) key: Key,
+    pub(super) slot: u32,
+    pub(super) enters: bool,
+}
+
+impl Group {
+    /// Makes the first `free` of all the ones that are queued.
+    fn balance(&mut self, class: u32, free: usize, moves: &mut Vec<Move>) {
+        loop {
+            let first = self.parked.first_key_value().map(|(key, _)| *key);
+            let last = self.queued.last_key_value().map(|(key, _)| *key);
+            let is_over =
+                self.queued.len() > free || last.is_some() && first.is_some_and(|first| Some(first) < last);
+            if let Some((key, slot)) = is_over.then(|| self.queued.pop_last()).flatten() {
+                self.parked.insert(key, slot);
+                moves.push(Move { class, key, slot, enters: false });
+            } else if self.queued.len() < free
+                && let Some((key, slot)) = self.parked.pop_first()
+            {
+                self.queued.insert(key, slot);
+                moves.push(Move { class, key, slot, enters: true });
+            } else {
+                return;
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn balance(&mut self, only: Option<(u32, u32)>) -> Vec<Move> {
+        let mut moves = Vec::new();
+        let held = self.held;
+        self.groups.retain(|(class, limit), group| {
+            if only.is_none_or(|only| only == (*class, *limit)) {
+                group.balance(*class, limit.saturating_sub(held) as usize, &mut moves);
+            }
+            !(group.queued.is_empty() && group.parked.is_empty())
+        });
+        moves
+    }
 }
 
 impl Concurrencies {
@@ -26,86 +80,71 @@ impl Concurrencies {
         self.keys.get(&(tenant, key)).map_or(0, |entry| entry.held)
     }
 
-    /// True if new work must be parked: its key is full, or work before it is parked.
-    pub(super) fn parks(&self, tenant: TenantId, limit: Concurrency, class: u32, key: Key) -> bool {
-        self.keys.get(&(tenant, limit.key)).is_some_and(|entry| {
-            let first = entry.parked.get(&(class, limit.limit)).and_then(|parked| parked.first_key_value());
-            entry.held >= limit.limit || first.is_some_and(|(first, _)| *first < key)
-        })
-    }
-
-    pub(super) fn park(&mut self, tenant: TenantId, limit: Concurrency, item: Item) {
+    /// Work came; it, or what it displaces, is parked if there is no room under its key.
+    pub(super) fn add(&mut self, tenant: TenantId, limit: Concurrency, item: Item) -> Vec<Move> {
         let entry = self.keys.entry((tenant, limit.key)).or_default();
-        entry.parked.entry((item.class, limit.limit)).or_default().insert(item.key, item.slot);
+        let at = (item.class, limit.limit);
+        entry.groups.entry(at).or_default().parked.insert(item.key, item.slot);
+        entry.balance(Some(at))
     }
 
-    /// Takes the first of its kind out.
-    pub(super) fn unpark(&mut self, tenant: TenantId, limit: Concurrency, class: u32) -> Option<(Key, u32)> {
-        let entry = self.keys.get_mut(&(tenant, limit.key))?;
-        let parked = entry.parked.get_mut(&(class, limit.limit))?;
-        let first = parked.pop_first();
-        if parked.is_empty() {
-            entry.parked.remove(&(class, limit.limit));
+    /// Work went, wherever it waited; what takes its place in the queue enters it.
+    pub(super) fn remove(&mut self, tenant: TenantId, limit: Concurrency, class: u32, key: Key) -> Vec<Move> {
+        let Some(entry) = self.keys.get_mut(&(tenant, limit.key)) else { return Vec::new() };
+        let at = (class, limit.limit);
+        if let Some(group) = entry.groups.get_mut(&at) {
+            group.queued.remove(&key);
+            group.parked.remove(&key);
         }
-        first
-    }
-
-    pub(super) fn remove_parked(
-        &mut self,
-        tenant: TenantId,
-        limit: Concurrency,
-        class: u32,
-        key: Key,
-    ) -> bool {
-        let Some(entry) = self.keys.get_mut(&(tenant, limit.key)) else { return false };
-        let Some(parked) = entry.parked.get_mut(&(class, limit.limit)) else { return false };
-        let was_there = parked.remove(&key).is_some();
-        if parked.is_empty() {
-            entry.parked.remove(&(class, limit.limit));
-        }
+        let moves = entry.balance(Some(at));
         self.forget_if_empty(tenant, limit.key);
-        was_there
+        moves
     }
 
     pub(super) fn is_parked(&self, tenant: TenantId, limit: Concurrency, class: u32, key: Key) -> bool {
         let entry = self.keys.get(&(tenant, limit.key));
-        let parked = entry.and_then(|entry| entry.parked.get(&(class, limit.limit)));
-        parked.is_some_and(|parked| parked.contains_key(&key))
+        let group = entry.and_then(|entry| entry.groups.get(&(class, limit.limit)));
+        group.is_some_and(|group| group.parked.contains_key(&key))
     }
 
-    pub(super) fn hold(&mut self, tenant: TenantId, key: KeyHash) {
-        self.keys.entry((tenant, key)).or_default().held += 1;
+    /// One more place is taken.
+    pub(super) fn hold(&mut self, tenant: TenantId, key: KeyHash) -> Vec<Move> {
+        let entry = self.keys.entry((tenant, key)).or_default();
+        entry.held += 1;
+        entry.balance(None)
     }
 
-    /// One place came free: the first of each kind that it lets in leaves.
-    pub(super) fn release(&mut self, tenant: TenantId, key: KeyHash) -> Vec<(u32, Key, u32)> {
+    /// One place came free.
+    pub(super) fn release(&mut self, tenant: TenantId, key: KeyHash) -> Vec<Move> {
         let entry = self.keys.get_mut(&(tenant, key)).expect("what is released was held");
         entry.held -= 1;
-        let held = entry.held;
-        let mut freed = Vec::new();
-        entry.parked.retain(|(class, limit), parked| {
-            if held < *limit
-                && let Some((key, slot)) = parked.pop_first()
-            {
-                freed.push((*class, key, slot));
-            }
-            !parked.is_empty()
-        });
+        let moves = entry.balance(None);
         self.forget_if_empty(tenant, key);
-        freed
+        moves
     }
 
     fn forget_if_empty(&mut self, tenant: TenantId, key: KeyHash) {
-        if self.keys.get(&(tenant, key)).is_some_and(|entry| entry.held == 0 && entry.parked.is_empty()) {
+        if self.keys.get(&(tenant, key)).is_some_and(|entry| entry.held == 0 && entry.groups.is_empty()) {
             self.keys.remove(&(tenant, key));
         }
+    }
+
+    /// How much is held under each key.
+    pub(super) fn all_held(&self) -> impl Iterator<Item = ((TenantId, KeyHash), u32)> + '_ {
+        self.keys.iter().map(|(key, entry)| (*key, entry.held))
+    }
+
+    /// All that is parked: its class, its place in the order, and the slot of its run.
+    pub(super) fn all_parked(&self) -> impl Iterator<Item = (u32, Key, u32)> + '_ {
+        let groups = self.keys.values().flat_map(|entry| &entry.groups);
+        groups.flat_map(|((class, _), group)| group.parked.iter().map(|(key, slot)| (*class, *key, *slot)))
     }
 
     /// How much is parked, by class.
     pub(super) fn parked_by_class(&self) -> BTreeMap<u32, usize> {
         let mut counts = BTreeMap::new();
-        for ((class, _), parked) in self.keys.values().flat_map(|entry| &entry.parked) {
-            *counts.entry(*class).or_default() += parked.len();
+        for ((class, _), group) in self.keys.values().flat_map(|entry| &entry.groups) {
+            *counts.entry(*class).or_default() += group.parked.len();
         }
         counts
     }

@@ -225,13 +225,24 @@ impl Placement {
 
     /// Puts work into its queue.
     pub(crate) fn enqueue(&mut self, item: Item) {
-        if let Some((tenant, limit)) = item.concurrency
-            && self.concurrencies.parks(tenant, limit, item.class, item.key)
-        {
-            self.concurrencies.park(tenant, limit, item);
-            return;
+        match item.concurrency {
+            None => self.insert(item.class, item.key, item.slot),
+            Some((tenant, limit)) => {
+                let moves = self.concurrencies.add(tenant, limit, item);
+                self.shift(moves);
+            }
         }
-        self.insert(item.class, item.key, item.slot);
+    }
+
+    /// Does what a concurrency key decided.
+    fn shift(&mut self, moves: Vec<concurrency::Move>) {
+        for one in moves {
+            if one.enters {
+                self.insert(one.class, one.key, one.slot);
+            } else {
+                self.classes[one.class as usize].queue.remove(&one.key);
+            }
+        }
     }
 
     fn insert(&mut self, class: u32, key: Key, slot: u32) {
@@ -248,18 +259,18 @@ impl Placement {
     /// Takes work out of its queue, wherever it waits.
     pub(crate) fn dequeue(&mut self, item: Item) {
         let was_queued = self.classes[item.class as usize].queue.remove(&item.key).is_some();
-        let Some((tenant, limit)) = item.concurrency else {
-            debug_assert!(was_queued, "ready work waits in its queue");
-            return;
-        };
-        if was_queued {
-            if let Some((key, slot)) = self.concurrencies.unpark(tenant, limit, item.class) {
-                self.insert(item.class, key, slot);
+        match item.concurrency {
+            None => debug_assert!(was_queued, "ready work waits in its queue"),
+            Some((tenant, limit)) => {
+                let moves = self.concurrencies.remove(tenant, limit, item.class, item.key);
+                self.shift(moves);
             }
-        } else {
-            let was_parked = self.concurrencies.remove_parked(tenant, limit, item.class, item.key);
-            debug_assert!(was_parked, "ready work waits in its queue or with its key");
         }
+    }
+
+    /// True if this work stands in its queue, and is not parked with its concurrency key.
+    pub(crate) fn is_queued(&self, item: Item) -> bool {
+        self.classes[item.class as usize].queue.contains_key(&item.key)
     }
 
     /// True if this work waits here.
@@ -272,14 +283,14 @@ impl Placement {
 
     /// One more piece of work is held under a concurrency key.
     pub(crate) fn hold_key(&mut self, tenant: TenantId, key: KeyHash) {
-        self.concurrencies.hold(tenant, key);
+        let moves = self.concurrencies.hold(tenant, key);
+        self.shift(moves);
     }
 
     /// One piece less is; what waited for it may go.
     pub(crate) fn release_key(&mut self, tenant: TenantId, key: KeyHash) {
-        for (class, key, slot) in self.concurrencies.release(tenant, key) {
-            self.insert(class, key, slot);
-        }
+        let moves = self.concurrencies.release(tenant, key);
+        self.shift(moves);
     }
 
     /// How many pieces of work are held under a concurrency key.
@@ -303,17 +314,8 @@ impl Placement {
             if self.bars(class, worker).is_err() {
                 continue;
             }
-            while let Some((key, slot)) = self.first_for(state, class, worker, push) {
-                let head = &state.runs.at(slot).head;
-                let Some(limit) =
-                    head.concurrency().filter(|limit| self.held_under(head.tenant, limit.key) >= limit.limit)
-                else {
-                    best = best.min(Some((key, slot))).or(Some((key, slot)));
-                    break;
-                };
-                self.classes[class as usize].queue.remove(&key);
-                let item = Item { class, key, slot, concurrency: None };
-                self.concurrencies.park(head.tenant, limit, item);
+            if let Some(first) = self.first_for(state, class, worker, push) {
+                best = best.min(Some(first)).or(Some(first));
             }
             if best.is_some_and(|(found, _)| found == head) {
                 break;
@@ -357,20 +359,26 @@ impl Placement {
 
     /// Whether a worker may have some ready work now, and if not, why (S36, S38).
     pub(crate) fn eligible(&self, run: &Run, class: u32, worker: &Worker) -> Result<(), Ineligible> {
+        is_healthy(worker)?;
+        self.may_hold(class, worker)?;
+        self.has_room_under_key(run)
+    }
+
+    /// Whether a worker can do work of a class and has room for it, however it stands.
+    pub(crate) fn may_hold(&self, class: u32, worker: &Worker) -> Result<(), Ineligible> {
         let of_class = &self.classes[class as usize];
         if of_class.tenant != worker.row.key.tenant {
             return Err(Ineligible::OtherTenant);
-        }
-        match worker.health {
-            Health::Healthy => {}
-            Health::Draining => return Err(Ineligible::Draining),
-            Health::Stale | Health::Dead | Health::Gone => return Err(Ineligible::Unhealthy),
         }
         if worker.free_slots() == 0 {
             return Err(Ineligible::Full { slots: worker.row.spec.slots });
         }
         fits(&of_class.requirement, &self.shapes[worker.shape as usize].spec)?;
-        self.bars(class, worker)?;
+        self.bars(class, worker)
+    }
+
+    /// Whether one more piece of work of a run may be held under its concurrency key.
+    pub(crate) fn has_room_under_key(&self, run: &Run) -> Result<(), Ineligible> {
         match run.head.concurrency() {
             Some(limit) if self.held_under(run.head.tenant, limit.key) >= limit.limit => {
                 Err(Ineligible::ConcurrencyKey { limit: limit.limit })
@@ -435,6 +443,11 @@ impl Placement {
             Some(work) => drop(preemptible.insert((priority, Reverse(epoch)), work)),
             None => drop(preemptible.remove(&(priority, Reverse(epoch)))),
         }
+    }
+
+    /// True if any lease of a worker of this shape may be asked for.
+    pub(crate) fn has_preemptible(&self, shape: u32) -> bool {
+        !self.shapes[shape as usize].preemptible.is_empty()
     }
 
     /// The lease to ask for when work of this class and priority finds every fitting worker full.
@@ -511,8 +524,30 @@ impl Placement {
         self.classes[item.class as usize].queue.range(..item.key).count() as u64
     }
 
+    /// How many pieces of work are held under each concurrency key.
+    pub(crate) fn keys_held(&self) -> impl Iterator<Item = ((TenantId, KeyHash), u32)> + '_ {
+        self.concurrencies.all_held()
+    }
+
+    /// All that waits, queued or parked: its class, its place in the order, and the slot of its run.
+    pub(crate) fn waiting_items(&self) -> Vec<(u32, Key, u32)> {
+        let classes = self.classes.iter().zip(0..);
+        let queued =
+            classes.flat_map(|(of, class)| of.queue.iter().map(move |(key, slot)| (class, *key, *slot)));
+        queued.chain(self.concurrencies.all_parked()).collect()
+    }
+
     /// True if any known worker of the tenant fits the class, whatever it holds.
     pub(crate) fn has_fitting_worker(&self, class: u32) -> bool {
         self.waiting.sinks_of(class).next().is_some()
+    }
+}
+
+/// Whether a worker may be given anything new at all (S36).
+pub(crate) fn is_healthy(worker: &Worker) -> Result<(), Ineligible> {
+    match worker.health {
+        Health::Healthy => Ok(()),
+        Health::Draining => Err(Ineligible::Draining),
+        Health::Stale | Health::Dead | Health::Gone => Err(Ineligible::Unhealthy),
     }
 }

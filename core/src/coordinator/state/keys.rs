@@ -1,7 +1,7 @@
 //! Idempotency keys: from a key to the number of the run it opened. A resident hash, with the keys of ended runs
 //! bounded; what is no longer here is looked up in the store, and what the store forgot is refused by its mint time.
 
-use crate::id::{KeyHash, TenantId};
+use crate::id::{KeyHash, RunId, TenantId};
 use crate::mix::{FixedState, mix};
 use crate::time::Time;
 use alloc::collections::VecDeque;
@@ -11,11 +11,29 @@ use hashbrown::HashMap;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Keys {
     /// Looked up, never iterated.
-    runs: HashMap<(u64, u64), u64, FixedState>,
-    /// Keys of ended runs, oldest first, with the time they ended.
+    runs: HashMap<(u64, u64), Entry, FixedState>,
+    /// Keys of ended runs, oldest first, with the time they ended. One that was loaded and left again is here again.
     ended: VecDeque<(Time, (u64, u64))>,
     /// A key used after this is here (S33); none, if no key was ever forgotten.
     incomplete_until: Option<Time>,
+}
+
+/// A run's number, how often its key is listed as ended, and whether the run is in memory or sleeps: in one word, because
+/// there is one for every run in flight.
+#[derive(Debug, Clone, Copy)]
+struct Entry(u64);
+
+impl Entry {
+    const LISTED: u64 = 1 << RunId::NUMBER_BITS;
+    const LIVE: u64 = 1 << 63;
+
+    fn run(self) -> u64 {
+        self.0 & (Self::LISTED - 1)
+    }
+
+    fn is_listed(self) -> bool {
+        self.0 & !Self::LIVE >= Self::LISTED
+    }
 }
 
 /// Tenants do not share keys, so both are folded into one.
@@ -27,29 +45,38 @@ fn folded(tenant: TenantId, key: KeyHash) -> (u64, u64) {
 impl Keys {
     /// The run opened under this key, if the key is in memory.
     pub(crate) fn run(&self, tenant: TenantId, key: KeyHash) -> Option<u64> {
-        self.runs.get(&folded(tenant, key)).copied()
+        self.runs.get(&folded(tenant, key)).map(|entry| entry.run())
     }
 
     pub(crate) fn insert(&mut self, tenant: TenantId, key: KeyHash, run: u64) {
-        self.runs.insert(folded(tenant, key), run);
+        self.runs.entry(folded(tenant, key)).or_insert(Entry(run)).0 |= Entry::LIVE;
     }
 
     /// The run ended and leaves memory; the key stays until `most` others ended after it.
     pub(crate) fn retire(&mut self, tenant: TenantId, key: KeyHash, ended_at: Time, most: u64) {
-        self.ended.push_back((ended_at, folded(tenant, key)));
+        let key = folded(tenant, key);
+        if let Some(entry) = self.runs.get_mut(&key) {
+            entry.0 = (entry.0 & !Entry::LIVE) + Entry::LISTED;
+            self.ended.push_back((ended_at, key));
+        }
         while self.ended.len() as u64 > most {
-            let (ended_at, key) = self.ended.pop_front().expect("it is not empty");
-            self.runs.remove(&key);
-            self.incomplete_until = self.incomplete_until.max(Some(ended_at));
+            self.drop_oldest();
         }
     }
 
     /// Keys of runs that ended so long ago that the store forgot them are forgotten here too.
     pub(crate) fn forget(&mut self, until: Time, retention_ms: u64) {
-        while let Some((ended_at, key)) = self.ended.front().copied()
-            && ended_at.after_ms(retention_ms) <= until
-        {
-            self.ended.pop_front();
+        while self.ended.front().is_some_and(|(ended_at, _)| ended_at.after_ms(retention_ms) <= until) {
+            self.drop_oldest();
+        }
+    }
+
+    /// Drops the oldest listing, and with its last listing the key, unless its run came back.
+    fn drop_oldest(&mut self) {
+        let Some((ended_at, key)) = self.ended.pop_front() else { return };
+        let Some(entry) = self.runs.get_mut(&key) else { return };
+        entry.0 -= Entry::LISTED;
+        if !entry.is_listed() && entry.0 & Entry::LIVE == 0 {
             self.runs.remove(&key);
             self.incomplete_until = self.incomplete_until.max(Some(ended_at));
         }

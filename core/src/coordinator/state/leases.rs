@@ -53,7 +53,7 @@ impl Leases {
         self.slab.len()
     }
 
-    /// Links a new lease in at the end of `list`.
+    /// Links a new lease in where its epoch belongs: at the end of `list`, unless an older offer was accepted late.
     pub(crate) fn insert(
         &mut self,
         list: &mut List,
@@ -62,16 +62,19 @@ impl Leases {
         node: NodeIx,
         worker: u32,
     ) -> LeaseKey {
-        let lease = Lease { epoch, run, node, worker, previous: list.tail, next: NONE };
-        let key = self.slab.insert(lease) as u32;
-        match list.tail {
-            NONE => list.head = key,
-            tail => {
-                debug_assert!(self.slab[tail as usize].epoch < epoch, "a lane is ordered by epoch");
-                self.slab[tail as usize].next = key;
-            }
+        let (mut previous, mut next) = (list.tail, NONE);
+        while previous != NONE && self.slab[previous as usize].epoch > epoch {
+            (previous, next) = (self.slab[previous as usize].previous, previous);
         }
-        list.tail = key;
+        let key = self.slab.insert(Lease { epoch, run, node, worker, previous, next }) as u32;
+        match previous {
+            NONE => list.head = key,
+            previous => self.slab[previous as usize].next = key,
+        }
+        match next {
+            NONE => list.tail = key,
+            next => self.slab[next as usize].previous = key,
+        }
         list.count += 1;
         key
     }

@@ -3,6 +3,7 @@
 use super::WorkerKey;
 use crate::coordinator::row::Change;
 use crate::id::{HandleIx, NodeIx, OutboxId};
+use crate::time::Time;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -19,6 +20,8 @@ pub(crate) struct Touched {
     pub(crate) outbox: BTreeSet<OutboxId>,
     /// Runs that may leave memory once their rows are written.
     pub(crate) leaving: Vec<u64>,
+    /// What ended and is not kept beyond this is to be forgotten.
+    pub(crate) forget: Option<Time>,
     /// Changes that are complete as they stand: history, late results, messages, definitions.
     pub(crate) changes: Vec<Change>,
 }

@@ -58,7 +58,7 @@ pub(crate) struct Worker {
     pub(crate) waits: bool,
     /// Volatile: its last poll; after a restart, the last that shows in a lease.
     pub(crate) last_poll: PollId,
-    /// Leases by length; there are few lengths.
+    /// Leases by length, shortest first, so that what lapses together does so in one order; there are few lengths.
     pub(crate) lanes: Vec<Lane>,
     /// Its leases that lapsed and were not taken back yet.
     pub(crate) lapsed: u32,
@@ -123,13 +123,10 @@ impl Worker {
     }
 
     pub(crate) fn lane_mut(&mut self, lease_ms: u64) -> &mut Lane {
-        let at = match self.lanes.iter().position(|lane| lane.lease_ms == lease_ms) {
-            Some(at) => at,
-            None => {
-                self.lanes.push(Lane { lease_ms, list: List::default(), digest: 0 });
-                self.lanes.len() - 1
-            }
-        };
+        let at = self.lanes.partition_point(|lane| lane.lease_ms < lease_ms);
+        if self.lanes.get(at).is_none_or(|lane| lane.lease_ms != lease_ms) {
+            self.lanes.insert(at, Lane { lease_ms, list: List::default(), digest: 0 });
+        }
         &mut self.lanes[at]
     }
 

@@ -1,0 +1,464 @@
+//! What a watcher knows: a copy of what matters, led from event to event by its own small model and compared with
+//! the machine after every input. It forgets what the machine does not hold in memory.
+
+use crate::coordinator::Coordinator;
+use crate::coordinator::command::{Failure, FailureKind, MessageKey};
+use crate::coordinator::effect::Answer;
+use crate::coordinator::event::{Event, Outcome, RunCreated, Stamped};
+use crate::coordinator::row::{Assignment, InboxRow, MessageAt, Row, RunHead, Work, WorkerRow};
+use crate::coordinator::state::{Run, WorkerKey};
+use crate::definition::EdgeKind;
+use crate::id::*;
+use crate::lifecycle::{Health, Lifecycle, Phase, RunStatus, RunStep, WorkStep};
+use crate::time::Time;
+use alloc::collections::BTreeMap;
+
+/// What is known of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "rows, by what they are of")]
+pub struct RunFacts {
+    pub head: RunHead,
+    /// Nodes, and the whole run under [`NodeIx::WHOLE_RUN`].
+    pub works: BTreeMap<NodeIx, Work>,
+    pub inboxes: BTreeMap<(NodeIx, HandleIx), InboxRow>,
+    /// Ids of their own that an inbox has seen, with content and place.
+    pub ids: BTreeMap<(NodeIx, HandleIx, MessageId), (ContentHash, Seq)>,
+    /// The last step that raised the version.
+    pub stepped: u64,
+    /// Keys handed out per node, for outside systems.
+    pub stable_keys: BTreeMap<NodeIx, u128>,
+}
+
+/// What is known of a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "as in the worker's row and in memory")]
+pub struct WorkerFacts {
+    pub row: WorkerRow,
+    pub health: Health,
+    pub last_seen: Time,
+}
+
+/// What a watcher knows.
+#[derive(Debug, Clone, Default)]
+#[allow(missing_docs, reason = "the fields are what they are called")]
+pub struct Known {
+    pub runs: BTreeMap<RunId, RunFacts>,
+    /// Runs as they were before this input, if it changed them.
+    pub before: BTreeMap<RunId, RunFacts>,
+    pub workers: BTreeMap<WorkerKey, WorkerFacts>,
+    /// Workers as they were before this input.
+    pub workers_before: BTreeMap<WorkerKey, WorkerFacts>,
+    /// The next epoch or incarnation must not be below this.
+    pub next_epoch: u64,
+    /// Leases that may not be taken over before this time, since the machine recovered.
+    pub protected: BTreeMap<Epoch, Time>,
+    /// Keys and what was answered first, until when they may not be forgotten.
+    pub keys: BTreeMap<(TenantId, KeyHash), KeyFacts>,
+    pub definitions: BTreeMap<DefinitionId, u64>,
+}
+
+/// What is known of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields are what they are called")]
+pub struct KeyFacts {
+    pub fingerprint: ContentHash,
+    pub answer: Option<Answer>,
+    pub run: RunId,
+    pub until: Time,
+    pub minted_at: Time,
+}
+
+impl RunFacts {
+    /// What a machine says of a run.
+    pub(super) fn of(run: &Run) -> Self {
+        let inboxes = run.inboxes.iter().map(|inbox| ((inbox.row.node, inbox.row.handle), inbox.row.clone()));
+        let ids = run.inboxes.iter().flat_map(|inbox| {
+            inbox.ids.iter().map(|(id, seen)| ((inbox.row.node, inbox.row.handle, *id), *seen))
+        });
+        Self {
+            head: run.head.clone(),
+            works: run.work_ixs().map(|node| (node, run.work(node).clone())).collect(),
+            inboxes: inboxes.collect(),
+            ids: ids.collect(),
+            stepped: run.stepped,
+            stable_keys: BTreeMap::new(),
+        }
+    }
+
+    /// The piece of work whose lease covers a node.
+    pub fn held_as(&self, node: NodeIx) -> NodeIx {
+        if self.works.contains_key(&NodeIx::WHOLE_RUN) { NodeIx::WHOLE_RUN } else { node }
+    }
+
+    /// The work under whose grant a node is held.
+    pub fn grant(&self, node: NodeIx) -> Option<&Work> {
+        self.works.get(&self.held_as(node))
+    }
+}
+
+/// The run an event is about, and the step it takes a piece of work through.
+pub(super) fn work_step(event: &Event) -> Option<(RunId, NodeIx, WorkStep)> {
+    Some(match event {
+        Event::NodeScheduled { run, node } => (*run, *node, WorkStep::Schedule),
+        Event::NodeAssigned { run, node, .. } => (*run, *node, WorkStep::Assign),
+        Event::NodeClaimed { run, node, .. } => (*run, *node, WorkStep::Claim),
+        Event::NodeStarted { run, node, .. } => (*run, *node, WorkStep::Start),
+        Event::NodeCompleted { run, node, .. } => (*run, *node, WorkStep::Complete),
+        Event::NodeFailed { run, node, retry_at: Some(_), .. } => (*run, *node, WorkStep::Delay),
+        Event::NodeFailed { run, node, retry_at: None, .. } => (*run, *node, WorkStep::Fail),
+        Event::NodeUntaken { run, node, .. } => (*run, *node, WorkStep::Delay),
+        Event::NodeReturned { run, node, .. } => (*run, *node, WorkStep::Return),
+        Event::NodeSuspended { run, node, .. } => (*run, *node, WorkStep::Suspend),
+        Event::NodeResumed { run, node, .. } => (*run, *node, WorkStep::Resume),
+        Event::RunParked { run } => (*run, NodeIx::WHOLE_RUN, WorkStep::Park),
+        Event::NodeCancelled { run, node } => (*run, *node, WorkStep::Cancel),
+        Event::NodeSkipped { run, node } => (*run, *node, WorkStep::Skip),
+        _ => return None,
+    })
+}
+
+/// The step an event takes its run through.
+pub(super) fn run_step(event: &Event) -> Option<(RunId, RunStep)> {
+    Some(match event {
+        Event::RunSuspended { run } => (*run, RunStep::Suspend),
+        Event::RunWoken { run } => (*run, RunStep::Wake),
+        Event::RunPaused { run } => (*run, RunStep::Pause),
+        Event::RunContinued { run } => (*run, RunStep::Continue),
+        Event::RunEnding { run, .. } => (*run, RunStep::End),
+        Event::RunCompleted { run } => (*run, RunStep::Complete),
+        Event::RunFailed { run } => (*run, RunStep::Fail),
+        Event::RunCancelled { run } => (*run, RunStep::Cancel),
+        Event::RunRetried { run, .. } => (*run, RunStep::Retry),
+        _ => return None,
+    })
+}
+
+/// The inbox an event is about.
+pub(super) fn inbox_of(event: &Event) -> Option<(RunId, NodeIx, HandleIx)> {
+    match event {
+        Event::MessageAppended { run, node, handle, .. }
+        | Event::TriggerInputReceived { run, node, handle, .. }
+        | Event::MessagesClaimed { run, node, handle, .. }
+        | Event::MessagesReturned { run, node, handle, .. }
+        | Event::MessagesConsumed { run, node, handle, .. }
+        | Event::MessageBuried { run, node, handle, .. }
+        | Event::StreamEnded { run, node, handle, .. }
+        | Event::HandleClosed { run, node, handle }
+        | Event::TriggerRegistered { run, node, handle }
+        | Event::TriggerCursorAdvanced { run, node, handle, .. } => Some((*run, *node, *handle)),
+        _ => None,
+    }
+}
+
+/// The run an event changes, inbox appends aside (S3).
+pub(super) fn changed_run(event: &Event) -> Option<RunId> {
+    match event {
+        Event::NodeProgressed { run, .. }
+        | Event::NodeCheckpointed { run, .. }
+        | Event::NodePostponed { run, .. }
+        | Event::StopAsked { run, .. }
+        | Event::ReportTaken { run, .. }
+        | Event::RunDoomed { run, .. } => Some(*run),
+        Event::LateResult(late) => Some(late.run),
+        Event::RunCreated(created) => Some(created.run),
+        event => work_step(event).map(|(run, ..)| run).or_else(|| run_step(event).map(|(run, _)| run)),
+    }
+}
+
+impl Known {
+    /// Takes in what a machine holds that is not known yet, and forgets what it does not hold.
+    pub(super) fn sync(&mut self, machine: &Coordinator) {
+        let state = &machine.state;
+        self.runs.retain(|id, _| state.run(*id).is_some());
+        let touched: alloc::vec::Vec<RunId> = self.before.keys().copied().collect();
+        for id in touched {
+            if let (Some(facts), Some(run)) = (self.runs.get_mut(&id), state.run(id)) {
+                *facts =
+                    RunFacts { stable_keys: core::mem::take(&mut facts.stable_keys), ..RunFacts::of(run) };
+            }
+        }
+        if self.runs.len() != state.runs.len() {
+            for (_, run) in state.runs.iter() {
+                self.runs.entry(run.head.id).or_insert_with(|| RunFacts::of(run));
+            }
+        }
+        self.before.clear();
+        self.workers.clear();
+        for slot in state.workers.in_order() {
+            let worker = state.workers.at(slot);
+            let (row, health, last_seen) = (worker.row.clone(), worker.health, worker.last_seen);
+            self.workers.insert(worker.row.key, WorkerFacts { row, health, last_seen });
+        }
+        self.workers_before = self.workers.clone();
+        self.next_epoch = self.next_epoch.max(state.meta.next_epoch.get());
+        self.protected.retain(|_, until| *until > state.now());
+        self.keys.retain(|_, key| key.until > state.now());
+    }
+
+    /// Takes in runs whose rows were loaded.
+    pub(super) fn load(&mut self, rows: &[Row]) {
+        for row in rows {
+            if let Row::Run(row) = row {
+                let mut works = BTreeMap::new();
+                works.extend(row.whole.clone().map(|work| (NodeIx::WHOLE_RUN, *work)));
+                works.extend(row.node.clone().map(|work| (NodeIx::new(0), work)));
+                let head = row.head.clone();
+                let (inboxes, ids, stepped) = (BTreeMap::new(), BTreeMap::new(), 0);
+                let facts = RunFacts { head, works, inboxes, ids, stepped, stable_keys: BTreeMap::new() };
+                self.runs.entry(row.head.id).or_insert_with(|| {
+                    self.before.insert(row.head.id, facts.clone());
+                    facts
+                });
+            }
+        }
+        for row in rows {
+            let new = row.run().filter(|id| self.before.contains_key(id));
+            let Some(run) = new.and_then(|id| self.runs.get_mut(&id)) else { continue };
+            match row {
+                Row::Node(row) => drop(run.works.insert(row.node, row.work.clone())),
+                Row::Inbox(row) => drop(run.inboxes.insert((row.node, row.handle), row.clone())),
+                Row::Message(row) => {
+                    let MessageAt { node, handle, seq, .. } = row.at;
+                    if let MessageKey::Own(id) = row.id {
+                        run.ids.insert((node, handle, id), (row.value.hash, seq));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let loaded: alloc::vec::Vec<RunId> = self.before.keys().copied().collect();
+        for id in loaded {
+            self.before.insert(id, self.runs[&id].clone());
+        }
+    }
+
+    fn run(&mut self, id: RunId) -> Option<&mut RunFacts> {
+        let run = self.runs.get_mut(&id)?;
+        self.before.entry(id).or_insert_with(|| run.clone());
+        Some(run)
+    }
+
+    /// Leads what is known on by one event, after it was found to be allowed.
+    pub(super) fn advance(&mut self, machine: &Coordinator, stamped: &Stamped) {
+        let event = &stamped.event;
+        if let Event::RunCreated(created) = event {
+            self.created(machine, created, stamped);
+        }
+        if let Some(run) = changed_run(event).and_then(|id| self.run(id))
+            && run.stepped != stamped.step
+        {
+            run.stepped = stamped.step;
+            run.head.version = run.head.version.next();
+        }
+        if let Some((id, step)) = run_step(event)
+            && let Some(run) = self.run(id)
+        {
+            run.head.status = run.head.status.after(step).unwrap_or(run.head.status);
+        }
+        self.advance_run(event);
+        self.advance_grant(event, stamped.at);
+        self.advance_work(event);
+        self.advance_inbox(event);
+        self.advance_worker(event);
+    }
+
+    fn created(&mut self, machine: &Coordinator, created: &RunCreated, stamped: &Stamped) {
+        let id = created.run;
+        let Some(mut head) = machine.state.run(id).map(|run| run.head.clone()) else { return };
+        (head.status, head.ending) = (RunStatus::Running, None);
+        (head.version, head.series) = (Version::new(1), Series::new(1));
+        let entry = machine.state.definition(created.definition);
+        let definition = &entry.row.definition;
+        let mut works = BTreeMap::new();
+        let mut inboxes = BTreeMap::new();
+        for (at, node) in definition.nodes.iter().enumerate() {
+            let at = NodeIx::new(at as u32);
+            works.insert(at, Work::new(stamped.at));
+            for (handle, spec) in node.handles.iter().enumerate() {
+                let feeds = definition.edges.iter().filter(|edge| {
+                    edge.to == node.name && edge.kind == EdgeKind::Stream { handle: spec.name.clone() }
+                });
+                let handle = HandleIx::new(handle as u16);
+                inboxes
+                    .insert((at, handle), InboxRow::new(id, at, handle, spec.sources.len() + feeds.count()));
+            }
+        }
+        if entry.is_held_whole() {
+            works.insert(NodeIx::WHOLE_RUN, Work::new(stamped.at));
+        }
+        let (ids, stepped) = (BTreeMap::new(), stamped.step);
+        let facts = RunFacts { head, works, inboxes, ids, stepped, stable_keys: BTreeMap::new() };
+        self.before.insert(id, facts.clone());
+        self.runs.insert(id, facts);
+    }
+
+    fn advance_run(&mut self, event: &Event) {
+        match event {
+            Event::RunEnding { run, outcome, cause } => {
+                if let Some(run) = self.run(*run) {
+                    run.head.ending = Some((*outcome, *cause));
+                }
+            }
+            Event::RunRetried { run, series, .. } => {
+                let Some(run) = self.run(*run) else { return };
+                (run.head.series, run.head.ending) = (*series, None);
+                for work in run.works.values_mut() {
+                    if matches!(work.phase, Phase::Failed | Phase::Cancelled | Phase::Skipped) {
+                        work.phase = Phase::Waiting;
+                        (work.attempt, work.failures, work.losses) = (Attempt::new(0), 0, 0);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn advance_grant(&mut self, event: &Event, now: Time) {
+        let (id, node, epoch, key, is_claim) = match event {
+            Event::NodeAssigned { run, node, epoch, worker, .. } => (*run, *node, *epoch, *worker, false),
+            Event::NodeClaimed { run, node, epoch, worker, .. } => (*run, *node, *epoch, *worker, true),
+            Event::NodeStarted { run, node, attempt } => {
+                let Some(run) = self.run(*run) else { return };
+                let epoch = run.grant(*node).map(|work| work.epoch);
+                if let (Some(work), Some(epoch)) = (run.works.get_mut(node), epoch) {
+                    (work.attempt, work.epoch) = (*attempt, epoch);
+                }
+                return;
+            }
+            _ => return,
+        };
+        let Some((incarnation, session)) =
+            self.workers.get(&key).map(|known| (known.row.incarnation, known.row.session))
+        else {
+            return;
+        };
+        self.next_epoch = self.next_epoch.max(epoch.get() + 1);
+        let Some(work) = self.run(id).and_then(|run| run.works.get_mut(&node)) else { return };
+        work.epoch = epoch;
+        let claimed_at = if is_claim { now } else { Time::NEVER };
+        let before = work.assignment.filter(|_| work.phase == Phase::Assigned);
+        work.assignment = Some(Assignment {
+            worker: key.worker,
+            incarnation: before.map_or(incarnation, |before| before.incarnation),
+            session,
+            lease_ms: 0,
+            poll: PollId::new(0),
+            assigned_at: now,
+            claimed_at,
+            by: crate::coordinator::event::By::Poll,
+        });
+    }
+
+    fn advance_work(&mut self, event: &Event) {
+        let Some((id, node, step)) = work_step(event) else {
+            if let Event::StopAsked { run, node, reason } = event
+                && let Some(work) = self.run(*run).and_then(|run| run.works.get_mut(node))
+            {
+                work.stop = Some(*reason);
+            }
+            return;
+        };
+        let Some(run) = self.run(id) else { return };
+        let own = run.held_as(node) == node;
+        let Some(work) = run.works.get_mut(&node) else { return };
+        match event {
+            Event::NodeFailed { failure: Failure { kind: FailureKind::LostTooOften, .. }, .. } => {
+                work.losses += 1
+            }
+            Event::NodeFailed { .. } => work.failures += u32::from(work.phase == Phase::Processing),
+            Event::NodeReturned { how, .. } => {
+                work.losses += u32::from(own && how.is_loss() && work.is_claimed());
+            }
+            Event::NodeSuspended { suspension, .. } => {
+                work.rare.get_or_insert_default().suspension = Some((**suspension).clone());
+            }
+            Event::NodeCompleted { output, .. } => work.output = *output,
+            _ => {}
+        }
+        work.phase = work.phase.after(step).unwrap_or(work.phase);
+    }
+
+    fn advance_inbox(&mut self, event: &Event) {
+        let Some((id, node, handle)) = inbox_of(event) else { return };
+        let Some(run) = self.run(id) else { return };
+        let Some(row) = run.inboxes.get_mut(&(node, handle)) else { return };
+        match event {
+            Event::MessageAppended { seq, message, .. }
+            | Event::TriggerInputReceived { seq, message, .. } => {
+                row.last = *seq;
+                row.cursor_stored = row.cursor_stored.max(message.cursor);
+                match message.id {
+                    MessageKey::Own(id) => {
+                        run.ids.insert((node, handle, id), (message.value.hash, *seq));
+                    }
+                    MessageKey::Stream { source, n } => row.sources[usize::from(source)].stored = n,
+                }
+            }
+            Event::MessagesClaimed { through, epoch, .. } => {
+                (row.claimed_through, row.claim_epoch) = (*through, *epoch);
+            }
+            Event::MessagesReturned { .. } => row.claimed_through = row.settled,
+            Event::MessagesConsumed { through, .. } => row.settled = *through,
+            Event::MessageBuried { seq, .. } => {
+                row.settled = *seq;
+                row.claimed_through = row.claimed_through.max(*seq);
+            }
+            Event::StreamEnded { source, count, .. } => {
+                row.sources[usize::from(*source)].ended = Some(*count)
+            }
+            Event::HandleClosed { .. } => row.closed = true,
+            Event::TriggerCursorAdvanced { cursor, .. } => row.cursor_settled = Some(*cursor),
+            _ => {}
+        }
+    }
+
+    fn advance_worker(&mut self, event: &Event) {
+        match event {
+            Event::WorkerRegistered(registered) => {
+                self.next_epoch = self.next_epoch.max(registered.incarnation.get() + 1);
+                let key = registered.worker;
+                let session =
+                    self.workers.get(&key).map_or(Session::new(1), |known| known.row.session.next());
+                let fenced = if self.workers.contains_key(&key) { session } else { Session::new(0) };
+                let row = WorkerRow {
+                    key,
+                    incarnation: registered.incarnation,
+                    session,
+                    fenced,
+                    lapsed: alloc::vec::Vec::new(),
+                    spec: registered.spec.clone(),
+                    draining: false,
+                    registered_at: Time::ZERO,
+                };
+                self.workers.insert(key, WorkerFacts { row, health: Health::Healthy, last_seen: Time::ZERO });
+            }
+            Event::SessionLapsed { worker, lease_ms } => {
+                if let Some(known) = self.workers.get_mut(worker) {
+                    known.row.session = known.row.session.next();
+                    let session = known.row.session;
+                    known.row.lapsed.retain(|(ms, _)| ms != lease_ms);
+                    known.row.lapsed.push((*lease_ms, session));
+                }
+            }
+            Event::WorkerLeft { worker } => drop(self.workers.remove(worker)),
+            _ => {}
+        }
+    }
+}
+
+/// The status that shows an outcome.
+pub(super) const fn status_of(outcome: Outcome) -> RunStatus {
+    match outcome {
+        Outcome::Completed => RunStatus::Completed,
+        Outcome::Failed => RunStatus::Failed,
+        Outcome::Cancelled => RunStatus::Cancelled,
+    }
+}
+
+/// A definition as a number, so that a change of it shows.
+pub(super) fn fingerprint(row: &crate::coordinator::row::DefinitionRow) -> u64 {
+    use core::hash::{BuildHasher, Hash, Hasher};
+    let mut hasher = crate::mix::FixedState.build_hasher();
+    row.hash(&mut hasher);
+    hasher.finish()
+}
