@@ -34,15 +34,22 @@ pub struct Envelope {
     pub command: Command,
 }
 
-/// Rows of something that was not resident, and what waited for them.
+/// Something to be looked up in the store: give it back as [`Loaded`], with all rows the store has of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// What is needed.
+    pub needs: Vec<Need>,
+    /// The command that names it, to be presented again.
+    pub again: Option<Box<Envelope>>,
+}
+
+/// Rows of what was not resident.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loaded {
     /// What was asked for.
-    pub need: Need,
-    /// All rows of it; empty if the store has none.
+    pub load: Load,
+    /// All rows of it; what the store does not have is not among them.
     pub rows: Vec<Row>,
-    /// The commands that named it, in the order they came.
-    pub again: Vec<Envelope>,
 }
 
 /// Something that is in the store and not in memory.
@@ -65,6 +72,8 @@ pub enum Need {
         /// In machine time.
         until: Time,
     },
+    /// Suspended runs that have an inbox where outside events are registered and that is not closed.
+    Registered,
 }
 
 /// What is asked.

@@ -1,6 +1,6 @@
 //! What must be done once the rows behind it are durable. Nothing here was done yet.
 
-use super::command::{Envelope, Failure, Held, MessageKey, Need};
+use super::command::{Failure, Held, Load, MessageKey};
 use super::event::{Outcome, Stamped, StopReason, WakeCause};
 use super::rejection::Rejection;
 use super::state::WorkerKey;
@@ -18,10 +18,8 @@ pub struct Output {
     pub effects: Vec<Effect>,
     /// What happened, for the audit; may be dropped.
     pub audit: Vec<Stamped>,
-    /// Commands that name something not resident: load it, and give both back as [`super::command::Loaded`].
-    pub needs: Vec<(Need, Envelope)>,
-    /// Page in what wakes until then, if set: a [`Need`] that no command waits for.
-    pub page: Option<Need>,
+    /// What is not resident and is needed: look it up, and give it back as [`super::command::Loaded`].
+    pub loads: Vec<Load>,
 }
 
 impl Output {
@@ -29,8 +27,7 @@ impl Output {
     pub fn clear(&mut self) {
         self.effects.clear();
         self.audit.clear();
-        self.needs.clear();
-        self.page = None;
+        self.loads.clear();
     }
 }
 

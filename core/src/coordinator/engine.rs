@@ -3,7 +3,7 @@
 
 use super::Coordinator;
 use super::apply::Applier;
-use super::command::{Command, Envelope, Held, Input, Loaded, Need};
+use super::command::{Command, Envelope, Held, Input, Load, Loaded, Need};
 use super::decide::{Decision, Wanted, due};
 use super::effect::{Answer, Effect, Grant, Output, Reported};
 use super::event::{By, Event, Stamped};
@@ -13,6 +13,7 @@ use super::{decide, follow, react, restore};
 use crate::id::{HandleIx, Incarnation, NodeIx, PollId, RunId, TenantId, WorkerId};
 use crate::limits::LimitName;
 use crate::time::Now;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// A Coordinator and where it puts what it has to say, while it handles an input.
@@ -25,7 +26,7 @@ impl Engine<'_> {
     pub(super) fn handle(&mut self, now: Now, input: Input) {
         self.core.state.clock.read(now);
         match input {
-            Input::Command(envelope) => self.command(envelope, None),
+            Input::Command(envelope) => self.command(envelope, false),
             Input::Pulse => self.pulse(),
             Input::Loaded(loaded) => self.loaded(loaded),
             Input::Recover => self.recover(now),
@@ -101,13 +102,14 @@ impl Engine<'_> {
         decided
     }
 
-    /// Handles a command; `loaded` is what it needed and was just looked up.
-    fn command(&mut self, envelope: Envelope, loaded: Option<Need>) {
+    /// Handles a command; `loaded` if what it needed was just looked up, so that what is not here is nowhere.
+    fn command(&mut self, envelope: Envelope, loaded: bool) {
         self.begin();
         let (request, tenant) = (envelope.request, envelope.tenant);
         // What a command needs loaded is found before anything is decided, so that it can be presented again whole.
-        if let Some(need) = self.needs(&envelope, loaded) {
-            self.out.needs.push((need, envelope));
+        let needs = if loaded { Vec::new() } else { self.needs(&envelope) };
+        if !needs.is_empty() {
+            self.out.loads.push(Load { needs, again: Some(Box::new(envelope)) });
             return;
         }
         self.fire_named(tenant, &envelope.command);
@@ -116,37 +118,27 @@ impl Engine<'_> {
         self.out.effects.push(Effect::Reply { request, result });
     }
 
-    /// The first thing a command names that is in the store and not in memory. What was loaded and is not here is
-    /// nowhere; only what a command names after it is asked for then.
-    fn needs(&self, envelope: &Envelope, loaded: Option<Need>) -> Option<Need> {
+    /// Everything a command names that may be in the store and is not in memory.
+    fn needs(&self, envelope: &Envelope) -> Vec<Need> {
         let state = &self.core.state;
         let absent = |run: RunId| {
             let number = run.number();
             let may_be_stored = run.partition() == state.meta.partition && number < state.meta.next_run;
             (may_be_stored && state.runs.slot(number).is_none()).then_some(Need::Run { number })
         };
-        match &envelope.command {
+        let one = match &envelope.command {
             Command::Report { reports, .. } => {
-                let at = match loaded {
-                    Some(Need::Run { number }) => {
-                        reports.iter().position(|report| report.run.number() == number)? + 1
-                    }
-                    Some(_) => return None,
-                    None => 0,
-                };
-                let (before, after) = reports.split_at(at);
-                let is_new = |run: RunId| before.iter().all(|report| report.run.number() != run.number());
-                let mut needed = after.iter().filter_map(|report| Some((report.run, absent(report.run)?)));
-                needed.find(|(run, _)| is_new(*run)).map(|(_, need)| need)
+                let mut needs: Vec<_> = reports.iter().filter_map(|report| absent(report.run)).collect();
+                needs.sort_unstable();
+                needs.dedup();
+                return needs;
             }
-            _ if loaded.is_some() => None,
             Command::Submit(submit) => {
-                let key = submit.key?;
-                match state.keys.run(envelope.tenant, key.key) {
+                submit.key.and_then(|key| match state.keys.run(envelope.tenant, key.key) {
                     Some(number) => state.runs.slot(number).is_none().then_some(Need::Run { number }),
                     None if state.keys.is_complete_since(key.minted_at, state.limits.key_ahead_ms) => None,
                     None => Some(Need::Key { tenant: envelope.tenant, key: key.key }),
-                }
+                })
             }
             Command::Cancel(on) | Command::Pause(on) | Command::Continue(on) | Command::Retry(on) => {
                 absent(on.run)
@@ -156,7 +148,8 @@ impl Engine<'_> {
             }
             Command::Send(send) => absent(send.run),
             _ => None,
-        }
+        };
+        one.into_iter().collect()
     }
 
     /// Fires what is due on the things a command names.
@@ -256,7 +249,8 @@ impl Engine<'_> {
                 Timer::Rescue => self.rescue(),
                 Timer::PageIn => {
                     let horizon_ms = self.core.state.limits.page_horizon_ms;
-                    self.out.page = Some(Need::Waking { until: now.after_ms(horizon_ms * 2) });
+                    let needs = alloc::vec![Need::Waking { until: now.after_ms(horizon_ms * 2) }];
+                    self.out.loads.push(Load { needs, again: None });
                     // Asked again soon if the rows do not come.
                     let again = now.after_ms(horizon_ms / 8 + 1);
                     let state = &mut self.core.state;
@@ -455,15 +449,24 @@ impl Engine<'_> {
         }
     }
 
-    /// Rows came that were needed; then the commands that needed them.
+    /// Rows came that were needed; then the command that needed them.
     fn loaded(&mut self, loaded: Loaded) {
-        restore::load(self.core, loaded.rows);
-        if let Need::Waking { until } = loaded.need {
-            self.begin();
-            self.run([Event::PagedIn { until }]);
+        let runs = restore::load(self.core, loaded.rows);
+        for need in loaded.load.needs {
+            match need {
+                Need::Waking { until } => {
+                    self.begin();
+                    self.run([Event::PagedIn { until }]);
+                }
+                Need::Registered => {
+                    let known = runs.iter().filter_map(|run| self.core.state.run(*run));
+                    known.for_each(|run| react::register_triggers(run, &mut self.out.effects));
+                }
+                Need::Run { .. } | Need::Key { .. } => {}
+            }
         }
-        for envelope in loaded.again {
-            self.command(envelope, Some(loaded.need));
+        if let Some(envelope) = loaded.load.again {
+            self.command(*envelope, true);
         }
     }
 
@@ -471,6 +474,9 @@ impl Engine<'_> {
     fn recover(&mut self, now: Now) {
         restore::recover(self.core, now);
         react::react_to_recovery(&self.core.state, &mut self.out.effects);
+        if self.core.state.meta.step > 0 {
+            self.out.loads.push(Load { needs: alloc::vec![Need::Registered], again: None });
+        }
         self.begin();
         self.run([]);
     }

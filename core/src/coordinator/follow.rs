@@ -7,7 +7,7 @@ use super::event::{EndCause, Event, Outcome, Return, StopReason, WakeCause};
 use super::row::Work;
 use super::state::{Run, State};
 use crate::definition::{NodeKind, OnFailure};
-use crate::id::{HandleIx, NodeIx, RunId};
+use crate::id::{HandleIx, NodeIx, RunId, Seq};
 use crate::lifecycle::{Lifecycle, Phase, RunStatus};
 use crate::value::Value;
 use alloc::boxed::Box;
@@ -210,6 +210,16 @@ impl<'a> Follow<'a> {
         }
     }
 
+    /// Messages that a node completed without are put aside, not dropped (S31).
+    fn bury_the_rest(&mut self, id: RunId, node: NodeIx) {
+        for inbox in self.run(id).inboxes_of(node) {
+            let handle = inbox.row.handle;
+            for seq in inbox.row.settled.get() + 1..=inbox.row.last.get() {
+                self.push(Event::MessageBuried { run: id, node, handle, seq: Seq::new(seq) });
+            }
+        }
+    }
+
     /// An attempt failed.
     fn failed(&mut self, id: RunId, node: NodeIx, for_good: bool) {
         self.let_go_of_messages(id, node, true);
@@ -275,6 +285,7 @@ impl<'a> Follow<'a> {
             return self.settle(id);
         }
         self.let_go_of_messages(id, node, false);
+        self.bury_the_rest(id, node);
         let state = self.state;
         let run = state.the_run(id);
         let plan = &state.definition_of(run).plan;

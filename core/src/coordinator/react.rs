@@ -5,7 +5,7 @@ use super::effect::{Effect, Grant};
 use super::event::{Event, Outcome, Return, StopReason};
 use super::state::{Run, State, WorkerKey};
 use crate::id::{NodeIx, RunId};
-use crate::lifecycle::Phase;
+use crate::lifecycle::{Phase, RunStatus};
 use crate::mix::fold;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -18,6 +18,7 @@ pub(crate) fn react(state: &State, event: &Event, effects: &mut Vec<Effect>) {
             effects.push(Effect::Offer { worker: *worker, grant });
         }
         Event::NodeClaimed { run, node, .. } if node.is_whole_run() => hand_all(state, *run, effects),
+        Event::RunContinued { run } => hand_all(state, *run, effects),
         Event::NodeScheduled { run, node } | Event::NodeResumed { run, node, .. } => {
             hand(state, state.the_run(*run), *node, effects);
         }
@@ -78,19 +79,22 @@ pub(crate) fn react_to_recovery(state: &State, effects: &mut Vec<Effect>) {
                 effects.push(Effect::Offer { worker, grant: Box::new(grant(state, run, node)) });
             }
         }
-        if run.whole.is_some() {
-            hand_all(state, id, effects);
-        }
-        let triggers = run.inboxes.iter().filter(|inbox| inbox.row.registered && !inbox.row.closed);
-        effects.extend(triggers.filter(|_| !run.is_ended()).map(|inbox| Effect::RegisterTrigger {
-            run: id,
-            node: inbox.row.node,
-            handle: inbox.row.handle,
-            after: inbox.row.cursor_stored,
-        }));
+        hand_all(state, id, effects);
+        register_triggers(run, effects);
     }
     let owed = state.outbox.values();
     effects.extend(owed.map(|entry| Effect::Deliver { id: entry.row.id, outgoing: entry.row.outgoing }));
+}
+
+/// Has outside events sent again, from where they were stored to.
+pub(crate) fn register_triggers(run: &Run, effects: &mut Vec<Effect>) {
+    let triggers = run.inboxes.iter().filter(|inbox| inbox.row.registered && !inbox.row.closed);
+    effects.extend(triggers.filter(|_| !run.is_ended()).map(|inbox| Effect::RegisterTrigger {
+        run: run.head.id,
+        node: inbox.row.node,
+        handle: inbox.row.handle,
+        after: inbox.row.cursor_stored,
+    }));
 }
 
 /// Tells whoever has, or last had, a piece of work to stop.
@@ -107,7 +111,8 @@ fn stop_last(run: &Run, node: NodeIx, reason: StopReason, effects: &mut Vec<Effe
 fn hand(state: &State, run: &Run, node: NodeIx, effects: &mut Vec<Effect>) {
     let held_as = run.held_as(node);
     let whole = run.work(held_as);
-    if held_as == node || run.work(node).phase != Phase::Ready || !whole.is_claimed() {
+    let is_paused = run.head.status == RunStatus::Paused;
+    if held_as == node || run.work(node).phase != Phase::Ready || !whole.is_claimed() || is_paused {
         return;
     }
     if let Some(worker) = whole.holder() {
@@ -118,6 +123,9 @@ fn hand(state: &State, run: &Run, node: NodeIx, effects: &mut Vec<Effect>) {
 
 fn hand_all(state: &State, run: RunId, effects: &mut Vec<Effect>) {
     let run = state.the_run(run);
+    if run.whole.is_none() {
+        return;
+    }
     for node in run.node_ixs() {
         hand(state, run, node, effects);
     }

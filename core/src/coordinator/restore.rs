@@ -296,26 +296,29 @@ fn install(applier: &mut Applier<'_>, run: Run) {
     }
 }
 
-/// Takes in rows of runs that were not resident. Rows that do not belong together are left out, as if not there.
-pub(super) fn load(core: &mut Coordinator, rows: Vec<Row>) {
+/// Takes in rows of runs that were not resident, and says which came. A run whose rows do not belong together is left out,
+/// as if the store did not have it.
+pub(super) fn load(core: &mut Coordinator, rows: Vec<Row>) -> Vec<RunId> {
     let mut of_runs = RunRows::default();
     for row in rows {
         of_runs.add(row);
     }
     let mut applier = Applier { state: &mut core.state, placement: &mut core.placement };
-    of_runs.runs.retain(|row| applier.state.runs.slot(row.head.id.number()).is_none());
-    let ids: Vec<RunId> = of_runs.runs.iter().map(|row| row.head.id).collect();
-    let mut granted = Vec::new();
-    if install_all(&mut applier, of_runs, &mut granted).is_ok() {
-        link_all(&mut applier, granted);
-    }
-    for id in ids {
-        if applier.state.runs.slot(id.number()).is_none() {
-            continue;
+    let mut runs = core::mem::take(&mut of_runs.runs);
+    runs.sort_unstable_by_key(|row| row.head.id);
+    let (mut granted, mut came) = (Vec::new(), Vec::new());
+    for row in runs {
+        let id = row.head.id;
+        if install_one(&mut applier, row, &mut of_runs, &mut granted).is_ok() {
+            came.push(id);
         }
-        arm(&mut applier, id);
+    }
+    link_all(&mut applier, granted);
+    for id in &came {
+        arm(&mut applier, *id);
         applier.state.touched.leaving.push(id.number());
     }
+    came
 }
 
 /// Arms everything that a run waits for.

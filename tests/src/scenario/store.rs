@@ -63,16 +63,25 @@ impl Store {
         self.rows.values().filter(is_resident).cloned().collect()
     }
 
+    fn is_registered(&self, run: RunId) -> bool {
+        self.rows
+            .values()
+            .any(|row| matches!(row, Row::Inbox(row) if row.run == run && row.registered && !row.closed))
+    }
+
     /// The rows of what is needed.
-    pub(super) fn find(&self, need: Need) -> Vec<Row> {
-        let is_needed = |head: &RunHead| match need {
+    pub(super) fn find(&self, needs: &[Need]) -> Vec<Row> {
+        let sleeps = |head: &RunHead| head.status == RunStatus::Suspended;
+        let is_needed = |head: &RunHead, need: &Need| match *need {
             Need::Run { number } => head.id.number() == number,
             Need::Key { tenant, key } => {
                 head.tenant == tenant && head.key.is_some_and(|known| known.key == key)
             }
-            Need::Waking { until } => head.status == RunStatus::Suspended && head.wake_at() <= until,
+            Need::Waking { until } => sleeps(head) && head.wake_at() <= until,
+            Need::Registered => sleeps(head) && self.is_registered(head.id),
         };
-        let needed: Vec<RunId> = self.heads().filter(|head| is_needed(head)).map(|head| head.id).collect();
+        let heads = self.heads().filter(|head| needs.iter().any(|need| is_needed(head, need)));
+        let needed: Vec<RunId> = heads.map(|head| head.id).collect();
         let belongs = |row: &&Row| row.run().is_some_and(|run| needed.contains(&run));
         self.rows.values().filter(belongs).cloned().collect()
     }

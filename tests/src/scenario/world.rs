@@ -7,7 +7,7 @@ use super::words::{Fault, time_text};
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::Coordinator;
 use tenure_core::coordinator::WorkerKey;
-use tenure_core::coordinator::command::{Command, Envelope, Held, Input, Loaded, Need};
+use tenure_core::coordinator::command::{Command, Envelope, Held, Input, Loaded};
 use tenure_core::coordinator::effect::{Answer, Effect, Grant, Output, Reported};
 use tenure_core::coordinator::event::StopReason;
 use tenure_core::coordinator::rejection::Rejection;
@@ -201,11 +201,9 @@ impl World {
                 self.hear(speaker.as_ref(), effect)?;
             }
             print::output(self, &out);
-            if let Some(need) = out.page {
-                inputs.push(self.load(need, Vec::new()));
-            }
-            for (need, envelope) in out.needs {
-                inputs.push(self.load(need, vec![envelope]));
+            for load in out.loads {
+                let rows = self.store.find(&load.needs);
+                inputs.push(Input::Loaded(Loaded { load, rows }));
             }
         }
         Ok(())
@@ -215,10 +213,6 @@ impl World {
     pub(super) fn breaks(&mut self, fault: Fault) -> Result<(), Fault> {
         self.broken = Some(fault.clone());
         Err(fault)
-    }
-
-    fn load(&self, need: Need, again: Vec<Envelope>) -> Input {
-        Input::Loaded(Loaded { need, rows: self.store.find(need), again })
     }
 
     /// Workers learn from what reaches them.
@@ -354,8 +348,7 @@ fn say_the_same(
     let (mut out, mut changes) = (Output::default(), Vec::new());
     lost.handle(now, input, &mut out);
     lost.take_changes(&mut changes);
-    if (&out.effects, &out.audit, &out.needs, out.page, &changes)
-        == (&said.effects, &said.audit, &said.needs, said.page, written)
+    if (&out.effects, &out.audit, &out.loads, &changes) == (&said.effects, &said.audit, &said.loads, written)
     {
         return Ok(());
     }
@@ -389,7 +382,7 @@ fn speaker(input: &Input) -> Option<Speaker> {
     use tenure_core::coordinator::command::Then;
     let envelope = match input {
         Input::Command(envelope) => envelope,
-        Input::Loaded(loaded) => loaded.again.first()?,
+        Input::Loaded(loaded) => loaded.load.again.as_deref()?,
         Input::Pulse | Input::Recover => return None,
     };
     let tenant = envelope.tenant;

@@ -121,7 +121,10 @@ impl Applier<'_> {
 
     pub(super) fn run_continued(&mut self, id: RunId) {
         self.run_step(id, RunStep::Continue);
+        let now = self.state.now();
         for node in self.ready_work(id) {
+            // The time a run was paused does not count against what is ready in it.
+            self.change_work(id, node).node_mut(node).work.ready_at = now;
             self.enter_queue(id, node);
             self.arm_node(id, node);
         }

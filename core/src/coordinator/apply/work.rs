@@ -261,7 +261,8 @@ impl Applier<'_> {
     }
 
     pub(super) fn late_result(&mut self, late: &LateResult) {
-        let rare = self.change_work(late.run, late.node).node_mut(late.node).work.rare();
+        // It is refused, so it is no change of the run (S3).
+        let rare = self.touch_work(late.run, late.node).node_mut(late.node).work.rare();
         rare.late += 1;
         let row = LateRow { late: *late, number: rare.late, at: self.state.now() };
         self.state.touched.changes.push(Change::Put(Row::Late(row)));

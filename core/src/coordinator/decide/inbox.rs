@@ -7,7 +7,7 @@ use crate::coordinator::event::{Event, NewMessage};
 use crate::coordinator::rejection::Rejection;
 use crate::coordinator::state::{Inbox, Run};
 use crate::definition::HandleSpec;
-use crate::id::{HandleIx, NodeIx, RunId, Seq};
+use crate::id::{HandleIx, NodeIx, RunId};
 use crate::lifecycle::{Lifecycle, RunStatus};
 use crate::limits::LimitName;
 use alloc::boxed::Box;
@@ -30,8 +30,8 @@ impl<'a> Decision<'a> {
     pub(crate) fn send(&mut self, send: &SendCommand) -> Result<Answer, Rejection> {
         let (run, inbox, spec) = self.handle(send.run, send.node, send.handle)?;
         self.value(&send.value)?;
-        if let Some(answer) = Self::first_seq(inbox, spec, send)? {
-            return Ok(Answer::Appended { seq: answer });
+        if let Some(answer) = Self::first_answer_to(inbox, spec, send)? {
+            return Ok(answer);
         }
         if run.is_ended() || run.head.status == RunStatus::Ending {
             return Err(Rejection::RunEnded { status: run.head.status });
@@ -58,17 +58,22 @@ impl<'a> Decision<'a> {
         } else {
             Event::MessageAppended { run, node, handle, seq, message }
         });
-        Ok(Answer::Appended { seq })
+        // Where a source's message stands is not remembered, so it is not said: a repeat gets the same answer (S32).
+        Ok(if let MessageKey::Stream { .. } = send.id { Answer::Done } else { Answer::Appended { seq } })
     }
 
-    /// The place a repeated message has, if it is one; refuses what can not be taken from this sender at all.
-    fn first_seq(inbox: &Inbox, spec: &HandleSpec, send: &SendCommand) -> Result<Option<Seq>, Rejection> {
+    /// The answer to a repeated message, if it is one (S28); refuses what can not be taken from this sender at all.
+    fn first_answer_to(
+        inbox: &Inbox,
+        spec: &HandleSpec,
+        send: &SendCommand,
+    ) -> Result<Option<Answer>, Rejection> {
         if send.cursor.is_some() && !spec.trigger {
             return Err(Rejection::NotATrigger);
         }
         match send.id {
             MessageKey::Own(id) => match inbox.ids.get(&id) {
-                Some((hash, seq)) if *hash == send.value.hash => Ok(Some(*seq)),
+                Some((hash, seq)) if *hash == send.value.hash => Ok(Some(Answer::Appended { seq: *seq })),
                 Some((_, seq)) => Err(Rejection::MessageConflict { seq: *seq }),
                 None => Ok(None),
             },
@@ -79,8 +84,7 @@ impl<'a> Decision<'a> {
                 }
                 let row = &inbox.row.sources[usize::from(source)];
                 if n > 0 && n <= row.stored {
-                    // Deduplicated by the watermark; where it stands is not remembered, so the answer is the last place.
-                    return Ok(Some(inbox.row.last));
+                    return Ok(Some(Answer::Done));
                 }
                 if let Some(count) = row.ended {
                     return Err(Rejection::StreamEnded { count });

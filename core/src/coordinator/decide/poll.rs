@@ -77,6 +77,9 @@ impl Decision<'_> {
         if work.phase.is_held() && work.assignment.as_ref().filter(is_repeat).is_some() {
             return Ok(());
         }
+        if poll <= known.last_poll {
+            return Err(Rejection::StalePoll { last: known.last_poll, presented: poll });
+        }
         if run.held_as(node) != node || work.phase != Phase::Ready {
             return Err(Rejection::NotReady { phase: work.phase });
         }
@@ -92,6 +95,7 @@ impl Decision<'_> {
             .map_err(|why| Rejection::NotEligible { why })?;
         let epoch = self.state.meta.next_epoch;
         let worker = self.key(worker);
+        self.events.push(Event::WorkerPolled { worker, poll });
         self.events.push(Event::NodeClaimed { run: id, node, epoch, worker, poll, by: By::Claim });
         Ok(())
     }

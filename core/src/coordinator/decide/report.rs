@@ -13,7 +13,7 @@ use crate::coordinator::row::Assignment;
 use crate::coordinator::state::Run;
 use crate::graph::{Stream, is_name};
 use crate::id::{Attempt, HandleIx, Incarnation, NodeIx, OutboxId, PollId, Seq, WorkerId};
-use crate::lifecycle::{Lifecycle, Phase};
+use crate::lifecycle::{Lifecycle, Phase, RunStatus};
 use crate::limits::LimitName;
 use crate::mix::fold;
 use crate::value::Value;
@@ -304,6 +304,9 @@ impl Decision<'_> {
         if !may_start {
             return Err(Rejection::WrongPhase { phase: work.phase });
         }
+        if work.phase == Phase::Ready && case.run.head.status == RunStatus::Paused {
+            return Err(Rejection::Paused);
+        }
         let attempt: Attempt = work.attempt.next();
         self.events.push(Event::NodeStarted { run: case.report.run, node: case.node, attempt });
         // Whoever executes a node of a run held as a whole has begun with the run.
@@ -440,7 +443,7 @@ fn repeated(case: &Case<'_>) -> Option<Result<Reported, Rejection>> {
     if work.phase == Phase::Completed && work.epoch == epoch && !case.node.is_whole_run() {
         return match &case.report.then {
             Then::Complete { output } => Some(same(output.hash == work.output.hash)),
-            Then::Start | Then::Accept => Some(Ok(Reported::Accepted)),
+            Then::Start => Some(Ok(Reported::Accepted)),
             _ => Some(Err(Rejection::ReportConflict { epoch })),
         };
     }
@@ -449,26 +452,15 @@ fn repeated(case: &Case<'_>) -> Option<Result<Reported, Rejection>> {
     let is_over = work.phase != Phase::Processing && work.phase != Phase::Ready
         || case.run.held_as(case.node) == case.node;
     match &case.report.then {
-        Then::Start | Then::Accept if is_over && was_claimed(mark.digest) => Some(Ok(Reported::Accepted)),
+        // What began a grant is no answer to how it ended.
+        Then::Start | Then::Accept => None,
         then if is_over => Some(same(mark.digest == digest(then))),
         _ => None,
     }
 }
 
-/// True if the report with this digest ended a grant that had been claimed, and not a mere offer.
-const fn was_claimed(digest: u64) -> bool {
-    digest & 1 == 1
-}
-
-/// A fixed digest of what a report says happened; it is even for what only an offer is answered with.
+/// A fixed digest of what a report says happened.
 fn digest(then: &Then) -> u64 {
-    match then {
-        Then::Decline | Then::Delegate { .. } => content(then) << 1,
-        _ => content(then) << 1 | 1,
-    }
-}
-
-fn content(then: &Then) -> u64 {
     let of_value = |value: &Value| {
         let (hi, lo) = value.hash.halves();
         fold(&[hi, lo, value.len])

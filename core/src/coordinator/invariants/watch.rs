@@ -61,7 +61,7 @@ pub(super) fn answered<'a>(
 ) -> impl Iterator<Item = (&'a Envelope, &'a Result<Answer, Rejection>)> {
     let asked = match input {
         Input::Command(envelope) => core::slice::from_ref(envelope),
-        Input::Loaded(loaded) => &loaded.again,
+        Input::Loaded(loaded) => loaded.load.again.as_deref().map_or(&[][..], core::slice::from_ref),
         Input::Pulse | Input::Recover => &[],
     };
     let replies = out.effects.iter().filter_map(|effect| match effect {
