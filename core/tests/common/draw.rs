@@ -431,7 +431,7 @@ impl World {
             match (status, draw.below(6)) {
                 (RunStatus::Failed | RunStatus::Cancelled, 0..=3) => Command::Retry(on),
                 (RunStatus::Paused, 0..=3) => Command::Continue(on),
-                (RunStatus::Suspended, 0..=2) => {
+                (RunStatus::Suspended, 0..=1) => {
                     Command::Wake { run, node: NodeIx::new(draw.below(3) as u32) }
                 }
                 (_, 0..=1) => Command::Cancel(on),

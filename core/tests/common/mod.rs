@@ -1,7 +1,7 @@
 //! A small world around a Coordinator: a clock, a store, workers that come, go and lie, and an observer that checks
 //! every invariant after every input. What it does next is drawn from one number and from what it knows.
 
-#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(dead_code, unreachable_pub, unused_imports, reason = "each test uses a part of it")]
 
 pub mod definitions;
 mod draw;

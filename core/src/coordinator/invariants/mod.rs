@@ -8,8 +8,11 @@ mod durable;
 mod inbox;
 mod indexes;
 mod known;
+mod model;
 mod ownership;
 mod placement;
+#[cfg(test)]
+mod planted;
 mod requests;
 mod runs;
 mod stuck;
