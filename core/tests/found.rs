@@ -233,3 +233,27 @@ fn a_worker_that_comes_back_as_another_kind_is_not_asked_for_its_old_work() {
     let asked = world.audit.iter().filter(|stamped| matches!(stamped.event, Event::StopAsked { .. }));
     assert_eq!(asked.count(), 0, "there is room, and nobody holds anything");
 }
+
+#[test]
+fn what_lapses_is_taken_back_at_a_pace() {
+    let mut world = World::new();
+    for id in 1..=4 {
+        let mut worker = register(&mut world, id, 1, false);
+        submit(&mut world, "one", |_| ());
+        assert_eq!(poll(&mut world, &mut worker, 1).len(), 1);
+        pass(&mut world, 10);
+    }
+    let returned = |world: &World| {
+        let events = world.audit.iter().map(|stamped| &stamped.event);
+        events.filter(|event| matches!(event, Event::NodeReturned { .. })).count()
+    };
+    pass(&mut world, 960);
+    for _ in 0..3 {
+        assert_eq!(returned(&world), 1, "one lapsed alone; the others wait for the next portion");
+        pass(&mut world, 10);
+    }
+    pass(&mut world, 20);
+    assert_eq!(returned(&world), 3, "a portion is two");
+    pass(&mut world, 50);
+    assert_eq!(returned(&world), 4);
+}
