@@ -257,3 +257,28 @@ fn what_lapses_is_taken_back_at_a_pace() {
     pass(&mut world, 50);
     assert_eq!(returned(&world), 4);
 }
+
+#[test]
+fn a_place_under_a_key_calls_the_same_worker_after_a_restart() {
+    let mut world = World::new();
+    let limit = Concurrency { key: KeyHash::new(1), limit: 1 };
+    let (mut one, mut two) = (register(&mut world, 1, 1, false), register(&mut world, 2, 1, false));
+    for _ in 0..2 {
+        submit(&mut world, "one", |submit| submit.concurrency = Some(limit));
+    }
+    let first = poll(&mut world, &mut one, 1)[0];
+    assert!(poll(&mut world, &mut two, 1).is_empty(), "the key is held");
+    world.fork();
+    submit(&mut world, "one", |submit| submit.priority = 200);
+    let (worker, incarnation, poll) = (two.0, two.1, PollId::new(9));
+    world
+        .ask(tenant(0), Command::Poll { worker, incarnation, poll, max: 2, wait: true })
+        .expect("it is known");
+    let held = offers(&world).last().expect("it got one").0;
+    let complete = || Then::Complete { output: Value::EMPTY };
+    report(&mut world, &two, Report::new(held, complete())).expect("it is done");
+    // The twin checks that both machines call the worker that waits.
+    report(&mut world, &one, Report::new(first, complete())).expect("it is done");
+    two.2 = 9;
+    assert_eq!(self::poll(&mut world, &mut two, 1).len(), 1);
+}
