@@ -271,6 +271,7 @@ impl Engine<'_> {
             self.fire(Timer::Rescue);
         }
         let again = self.core.state.now().after_ms(self.core.state.limits.rescue_interval_ms);
+        self.core.state.armed.rescue_from = again;
         self.applier().arm_rescue(again);
     }
 

@@ -503,8 +503,7 @@ pub(super) fn recover(core: &mut Coordinator, now: Now) {
         }
     }
     core.state.timers.clear();
-    core.state.armed =
-        super::state::PartitionTimers { rescue: Time::NEVER, sweep: Time::NEVER, page: Time::NEVER };
+    core.state.armed = super::state::PartitionTimers::NONE;
     core.state.leases.sort_lapsed();
     let mut applier = Applier { state: &mut core.state, placement: &mut core.placement };
     recover_keys(applier.state, base);

@@ -291,9 +291,10 @@ impl Applier<'_> {
         self.state.timers.arm(Timer::PageIn, &mut self.state.armed.page, Time::from_ms(at));
     }
 
-    /// Arms the rescue timer if there is anything to take back.
+    /// Arms the rescue timer if there is anything to take back, and not before the next portion's turn.
     pub(crate) fn arm_rescue(&mut self, at: Time) {
-        let at = if self.state.leases.lapsed.count == 0 { Time::NEVER } else { at };
+        let from = self.state.armed.rescue_from;
+        let at = if self.state.leases.lapsed.count == 0 { Time::NEVER } else { at.max(from) };
         self.state.timers.arm(Timer::Rescue, &mut self.state.armed.rescue, at);
     }
 }

@@ -8,8 +8,11 @@ mod durable;
 mod inbox;
 mod indexes;
 mod known;
+mod model;
 mod ownership;
 mod placement;
+#[cfg(test)]
+mod planted;
 mod requests;
 mod runs;
 mod stuck;
@@ -206,6 +209,7 @@ all! {
     State "S51" s51_workers_and_debts_are_armed;
     State "S52" s52_timers_are_the_armed_instants;
     State "S52" s52_leases_are_the_held_work;
+    State "S52" s52_preemptible_leases_live;
     State "S52" s52_counts_are_what_rows_say;
     State "S52" s52_memory_is_bounded;
 }

@@ -1,6 +1,6 @@
 //! The queues and what they give out, against a look at everything.
 
-use super::ownership::grants;
+use super::ownership::{grants, is_dead};
 use super::{Holds, hold};
 use crate::coordinator::Coordinator;
 use crate::coordinator::state::{Run, Worker};
@@ -113,5 +113,23 @@ pub fn s39_the_first_eligible_is_picked(machine: &Coordinator) -> Holds {
             hold!("S39", picked == should, "worker {key} would get {picked:?}, and {should:?} comes first");
         }
     }
+    Ok(())
+}
+
+/// Work that may be asked to make room is exactly the live leases that allow it and were not asked (S52).
+pub fn s52_preemptible_leases_live(machine: &Coordinator) -> Holds {
+    let may = |run: &Run, node: NodeIx| {
+        let work = run.work(node);
+        machine.state.definition_of(run).work(node).preemptible
+            && work.is_claimed()
+            && work.stop.is_none()
+            && !is_dead(machine, run, node)
+    };
+    let held = grants(machine).filter(|(run, node)| may(run, *node));
+    let mut should: Vec<_> = held.map(|(run, node)| (run.work(node).epoch, run.head.id, node)).collect();
+    let mut is = machine.placement.preemptible_items();
+    should.sort_unstable();
+    is.sort_unstable();
+    hold!("S52", is == should, "may be asked: {is:?}, and live: {should:?}");
     Ok(())
 }

@@ -202,18 +202,15 @@ impl Watch {
         for (key, before) in &self.known.workers_before {
             let Some(worker) = machine.state.workers.get(*key) else { continue };
             let heard = was_beat(key.worker);
-            match (before.health, worker.health) {
-                (Health::Healthy, Health::Stale) => {
-                    drop(self.taken.workers.insert((Health::Healthy, WorkerStep::FallSilent)))
-                }
-                (Health::Stale, Health::Dead) => {
-                    drop(self.taken.workers.insert((Health::Stale, WorkerStep::Die)))
-                }
+            let step = match (before.health, worker.health) {
+                (Health::Healthy, Health::Stale) => Some(WorkerStep::FallSilent),
+                (Health::Stale, Health::Dead) => Some(WorkerStep::Die),
                 (before, after) if heard && before.after(WorkerStep::Hear) == Some(after) => {
-                    self.taken.workers.insert((before, WorkerStep::Hear));
+                    Some(WorkerStep::Hear)
                 }
-                _ => {}
-            }
+                _ => None,
+            };
+            self.taken.workers.extend(step.map(|step| (before.health, step)));
         }
     }
 

@@ -445,6 +445,12 @@ impl Placement {
         }
     }
 
+    /// All leases that may be asked for.
+    pub(crate) fn preemptible_items(&self) -> Vec<(Epoch, RunId, NodeIx)> {
+        let shapes = self.shapes.iter().flat_map(|(_, shape)| &shape.preemptible);
+        shapes.map(|((_, Reverse(epoch)), (run, node))| (*epoch, *run, *node)).collect()
+    }
+
     /// True if any lease of a worker of this shape may be asked for.
     pub(crate) fn has_preemptible(&self, shape: u32) -> bool {
         !self.shapes[shape as usize].preemptible.is_empty()

@@ -60,6 +60,14 @@ pub(crate) struct PartitionTimers {
     pub(crate) rescue: Time,
     pub(crate) sweep: Time,
     pub(crate) page: Time,
+    /// Volatile: the next portion of lapsed leases is not taken back before this (F22).
+    pub(crate) rescue_from: Time,
+}
+
+impl PartitionTimers {
+    /// Nothing is armed.
+    pub(crate) const NONE: Self =
+        Self { rescue: Time::NEVER, sweep: Time::NEVER, page: Time::NEVER, rescue_from: Time::ZERO };
 }
 
 /// How the adapter's clock maps to machine time.
@@ -184,7 +192,7 @@ impl State {
             keys: Keys::default(),
             outbox: BTreeMap::new(),
             timers: Timers::default(),
-            armed: PartitionTimers { rescue: Time::NEVER, sweep: Time::NEVER, page: Time::NEVER },
+            armed: PartitionTimers::NONE,
             ended: VecDeque::new(),
             live_runs: BTreeMap::new(),
             touched: Touched::default(),
