@@ -1,4 +1,4 @@
-//! Every bound there is, by name. A command that would pass one is refused with that name and the bound.
+//! Every bound there is, by name (S52). A command that would pass one is refused with that name and the bound.
 
 use core::fmt;
 use serde::{Deserialize, Serialize};

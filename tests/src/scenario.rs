@@ -57,7 +57,6 @@ mod define;
 mod names;
 mod print;
 mod report;
-mod store;
 mod words;
 mod world;
 

@@ -50,7 +50,8 @@ fn the_lifecycles_are_those_of_the_tables() {
     let (before, rest) = design.split_once(BEGIN).expect("DESIGN.md has a place for the lifecycles");
     let (written, after) = rest.split_once(END).expect("and its end");
     if std::env::var_os("TENURE_REWRITE").is_some() {
-        fs::write(root().join("DESIGN.md"), format!("{before}{BEGIN}{generated}{END}{after}")).expect("DESIGN.md is written");
+        fs::write(root().join("DESIGN.md"), format!("{before}{BEGIN}{generated}{END}{after}"))
+            .expect("DESIGN.md is written");
     } else {
         assert_eq!(written, generated, "TENURE_REWRITE=1 writes the lifecycles anew");
     }
@@ -74,9 +75,9 @@ fn every_guarantee_is_kept_where_the_table_says() {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let (number, place) = (cells[1], cells[3].trim_matches('`'));
         let text = text_of(&root().join(place)).unwrap_or_else(|| panic!("{number}: there is no {place}"));
-        let names_it = text.match_indices(number).any(|(at, _)| {
-            !text[at + number.len()..].starts_with(|next: char| next.is_ascii_digit())
-        });
+        let names_it = text
+            .match_indices(number)
+            .any(|(at, _)| !text[at + number.len()..].starts_with(|next: char| next.is_ascii_digit()));
         assert!(names_it, "{place} does not name {number}");
         seen += 1;
     }
@@ -88,7 +89,8 @@ fn every_guarantee_is_kept_where_the_table_says() {
 fn every_path_that_is_named_exists() {
     for (at, line) in design().lines().enumerate() {
         for part in line.split('`').skip(1).step_by(2) {
-            let is_path = part.contains('/') && (part.ends_with(".rs") || part.ends_with('/')) && !part.contains(' ');
+            let is_path =
+                part.contains('/') && (part.ends_with(".rs") || part.ends_with('/')) && !part.contains(' ');
             assert!(!is_path || root().join(part).exists(), "DESIGN.md:{}: there is no {part}", at + 1);
         }
     }

@@ -9,7 +9,7 @@ use super::effect::{Answer, Effect, Grant, Output, Reported};
 use super::event::{By, Event, Stamped};
 use super::rejection::Rejection;
 use super::state::{Timer, WorkerKey};
-use super::{decide, follow, react, restore};
+use super::{decide, follow, react, recover, restore};
 use crate::id::{HandleIx, Incarnation, NodeIx, PollId, RunId, TenantId, WorkerId};
 use crate::limits::LimitName;
 use crate::time::Now;
@@ -473,7 +473,7 @@ impl Engine<'_> {
 
     /// What is volatile starts anew: every live lease gets its full time, and what is owed is handed out again.
     fn recover(&mut self, now: Now) {
-        restore::recover(self.core, now);
+        recover::recover(self.core, now);
         react::react_to_recovery(&self.core.state, &mut self.out.effects);
         if self.core.state.meta.step > 0 {
             self.out.loads.push(Load { needs: alloc::vec![Need::Registered], again: None });

@@ -138,7 +138,8 @@ impl<'a> Follow<'a> {
         self.opened(id);
     }
 
-    /// A node whose join is satisfied becomes ready, unless it waits for a first message.
+    /// A node whose join is satisfied becomes ready in the step that satisfied it, once per series (S20), unless it waits
+    /// for a first message.
     fn unblock(&mut self, id: RunId, node: NodeIx) {
         let run = self.run(id);
         let entry = run.node(node);
@@ -220,7 +221,7 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// An attempt failed.
+    /// An attempt failed. If it is tried again, nothing downstream hears of it (S18).
     fn failed(&mut self, id: RunId, node: NodeIx, for_good: bool) {
         self.let_go_of_messages(id, node, true);
         if !for_good {

@@ -9,18 +9,21 @@ pub mod command;
 pub mod effect;
 pub mod event;
 pub mod invariants;
+pub mod memory;
 pub mod query;
 pub mod rejection;
 pub mod row;
 pub mod why;
 
 mod apply;
+mod changes;
 mod decide;
 mod dispatch;
 mod engine;
 mod follow;
 mod placement;
 mod react;
+mod recover;
 mod restore;
 mod state;
 
@@ -84,7 +87,7 @@ impl Coordinator {
 
     /// The rows touched since they were last taken, each once. What has ended or sleeps for long leaves memory.
     pub fn take_changes(&mut self, changes: &mut Vec<Change>) {
-        restore::take_changes(self, changes);
+        changes::take_changes(self, changes);
     }
 
     /// A machine that knows what these rows say. Tell it to recover before anything else.

@@ -29,6 +29,7 @@ pub enum Rejection {
     BadGraph { problems: Vec<Problem> },
     BadName { name: Name },
     BadTime { ms: u64, max: u64 },
+    NoConcurrency,
     LimitReached { limit: LimitName, max: u64 },
     KeyConflict { run: RunId },
     KeyExpired { minted_at: Time, oldest: Time },
@@ -135,6 +136,7 @@ impl fmt::Display for Rejection {
             Self::BadName { name } => {
                 write!(f, "{name:?} is no name: names are short, not empty and without control characters")
             }
+            Self::NoConcurrency => f.write_str("a concurrency limit of 0 would never let the work start"),
             Self::BadTime { ms, max } => write!(f, "{ms} ms is not a time between 1 and {max} ms"),
             Self::LimitReached { limit, max } => write!(f, "the limit {limit} is {max}, and it is reached"),
             Self::KeyConflict { run } => {

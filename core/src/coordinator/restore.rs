@@ -1,14 +1,13 @@
-//! Rows out and rows in: what a batch touched, what a restored machine knows, what is paged in, and what starts anew
-//! when a machine is told to recover.
+//! Rows in: what a restored machine knows, and what is paged in because a command names it or its time comes.
 
 use super::Coordinator;
 use super::apply::{Applier, derive_joins};
-use super::row::{Change, InboxRow, MessageRow, NodeRow, Row, RunRow, Work};
-use super::state::{DefinitionEntry, Inbox, Node, Nodes, Run, State, Timer, Worker, WorkerKey};
-use crate::id::{DefinitionId, Epoch, NodeIx, PollId, RunId, WorkerId};
-use crate::lifecycle::{Health, Lifecycle, Phase, RunStatus};
+use super::row::{InboxRow, MessageRow, NodeRow, Row, RunRow, Work};
+use super::state::{DefinitionEntry, Inbox, Node, Nodes, Run, State, Worker, WorkerKey};
+use crate::id::{DefinitionId, Epoch, NodeIx, RunId, WorkerId};
+use crate::lifecycle::{Lifecycle, Phase};
 use crate::limits::Limits;
-use crate::time::{Now, Time};
+use crate::time::Time;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -125,7 +124,7 @@ pub(super) fn restore(limits: Limits, rows: impl IntoIterator<Item = Row>) -> Re
         return Err(BadRows::DefinitionMissing { id: known });
     }
     aliases.into_iter().for_each(|row| applier.alias_set(row));
-    for row in owed.into_iter().filter(|row: &super::row::OutboxRow| !row.refused) {
+    for row in owed.into_iter().filter(|row: &super::row::OutboxRow| row.refused_at.is_none()) {
         applier.outbox_added(row);
     }
     applier.state.meta = meta;
@@ -322,259 +321,11 @@ pub(super) fn load(core: &mut Coordinator, rows: Vec<Row>) -> Vec<RunId> {
 }
 
 /// Arms everything that a run waits for.
-fn arm(applier: &mut Applier<'_>, id: RunId) {
+pub(super) fn arm(applier: &mut Applier<'_>, id: RunId) {
     let run = applier.state.the_run(id);
     let work = run.work_ixs();
     let inboxes: Vec<_> = run.inboxes.iter().map(|inbox| (inbox.row.node, inbox.row.handle)).collect();
     applier.arm_run(id);
     work.for_each(|node| applier.arm_node(id, node));
     inboxes.into_iter().for_each(|(node, handle)| applier.arm_inbox(id, node, handle));
-}
-
-/// The rows touched since they were last taken, each once; then what may leave memory leaves.
-pub(super) fn take_changes(core: &mut Coordinator, changes: &mut Vec<Change>) {
-    let state = &mut core.state;
-    let mut touched = core::mem::take(&mut state.touched);
-    if core::mem::take(&mut touched.meta) {
-        changes.push(Change::Put(Row::Meta(state.meta.clone())));
-    }
-    changes.append(&mut touched.changes);
-    for slot in touched.runs.drain(..) {
-        let run = state.runs.at_mut(slot);
-        run.touched = false;
-        if let Nodes::One(node) = &mut run.nodes {
-            node.touched = false;
-        }
-        changes.push(Change::Put(Row::Run(row_of(run))));
-    }
-    for (slot, ix) in touched.nodes.drain(..) {
-        let run = state.runs.at_mut(slot);
-        let (id, node) = (run.head.id, run.node_mut(ix));
-        node.touched = false;
-        changes.push(Change::Put(Row::Node(NodeRow { run: id, node: ix, work: node.work.clone() })));
-    }
-    for (slot, node, handle) in touched.inboxes.drain(..) {
-        let run = state.runs.at_mut(slot);
-        let inbox = run.inbox_mut(node, handle);
-        inbox.touched = false;
-        changes.push(Change::Put(Row::Inbox(inbox.row.clone())));
-    }
-    for key in touched.workers.drain(..) {
-        match state.workers.slot(key) {
-            None => changes.push(Change::DropWorker(key)),
-            Some(slot) => {
-                let worker = state.workers.at_mut(slot);
-                if core::mem::take(&mut worker.touched) {
-                    changes.push(Change::Put(Row::Worker(Box::new(worker.row.clone()))));
-                }
-            }
-        }
-    }
-    while let Some(id) = touched.outbox.pop_first() {
-        changes.push(match state.outbox.get(&id) {
-            Some(entry) => Change::Put(Row::Outbox(entry.row)),
-            None => Change::DropOutbox(id),
-        });
-    }
-    let mut leaving = core::mem::take(&mut touched.leaving);
-    let mut applier = Applier { state: &mut core.state, placement: &mut core.placement };
-    leaving.drain(..).for_each(|number| leave(&mut applier, number));
-    touched.leaving = leaving;
-    // Last, so that the store forgets by what the rows of this batch say, and memory forgets the same.
-    if let Some(until) = touched.forget.take() {
-        changes.push(Change::Forget { until });
-        forget(&mut applier, until);
-    }
-    core.state.touched = touched;
-}
-
-impl Coordinator {
-    /// Every row of what is in memory, in a fixed order: what a store holds of it once all changes are committed.
-    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
-        let state = &self.state;
-        let definitions = state.definitions.iter().map(|entry| Row::Definition(Box::new(entry.row.clone())));
-        let names = state
-            .names
-            .iter()
-            .flat_map(|(tenant, names)| names.iter().map(move |(name, entry)| (tenant, name, entry)));
-        let aliases = names.flat_map(|(tenant, definition, entry)| {
-            let row = move |(alias, id): (&crate::definition::Name, &DefinitionId)| {
-                let (definition, alias) = (definition.clone(), alias.clone());
-                Row::Alias(super::row::AliasRow { tenant: *tenant, definition, alias, id: *id })
-            };
-            entry.aliases.iter().map(row)
-        });
-        let workers = state.workers.in_order().into_iter();
-        let workers = workers.map(|slot| Row::Worker(Box::new(state.workers.at(slot).row.clone())));
-        let runs = state.runs.iter().flat_map(|(_, run)| rows_of(run));
-        let owed = state.outbox.values().map(|entry| Row::Outbox(entry.row));
-        let meta = core::iter::once(Row::Meta(state.meta.clone()));
-        meta.chain(definitions).chain(aliases).chain(workers).chain(runs).chain(owed)
-    }
-
-    /// Feeds all that a machine holds in rows to a hasher of the caller's choice (S49).
-    pub fn digest(&self, hasher: &mut impl core::hash::Hasher) {
-        self.rows().for_each(|row| core::hash::Hash::hash(&row, hasher));
-    }
-}
-
-/// A run's own row.
-fn row_of(run: &Run) -> RunRow {
-    let whole = run.whole.as_ref().map(|whole| Box::new(whole.work.clone()));
-    let node = match &run.nodes {
-        Nodes::One(node) => Some(node.work.clone()),
-        Nodes::Many(_) => None,
-    };
-    RunRow { head: run.head.clone(), whole, node }
-}
-
-/// All rows of a run that are resident.
-fn rows_of(run: &Run) -> impl Iterator<Item = Row> + '_ {
-    let id = run.head.id;
-    let nodes = match &run.nodes {
-        Nodes::One(_) => &[][..],
-        Nodes::Many(nodes) => nodes,
-    };
-    let nodes = nodes.iter().zip(0..).map(move |(node, at)| {
-        Row::Node(NodeRow { run: id, node: NodeIx::new(at), work: node.work.clone() })
-    });
-    let inboxes = run.inboxes.iter().flat_map(|inbox| {
-        let messages = inbox.messages.iter().map(|message| Row::Message(*message));
-        core::iter::once(Row::Inbox(inbox.row.clone())).chain(messages)
-    });
-    core::iter::once(Row::Run(row_of(run))).chain(nodes).chain(inboxes)
-}
-
-/// An ended run stays for a while; one that sleeps beyond the horizon goes at once.
-fn leave(applier: &mut Applier<'_>, number: u64) {
-    let state = &mut *applier.state;
-    let Some(run) = state.runs.get(number) else { return };
-    if run.is_ended() {
-        state.ended.push_back(number);
-        while applier.state.ended.len() as u64 > applier.state.limits.resident_ended {
-            let oldest = applier.state.ended.pop_front().expect("it is not empty");
-            if applier.state.runs.get(oldest).is_some_and(Run::is_ended) {
-                evict(applier, oldest);
-            }
-        }
-    } else if !run.head.is_resident(state.meta.paged_until) {
-        evict(applier, number);
-    }
-}
-
-/// Takes a run out of memory. Nothing of it is held, queued or unwritten.
-fn evict(applier: &mut Applier<'_>, number: u64) {
-    let State { timers, runs, keys, limits, .. } = &mut *applier.state;
-    let Some(mut run) = runs.remove(number) else { return };
-    assert!(run.held == 0 && run.active == 0, "only what is at rest leaves memory");
-    timers.arm(Timer::Run(number), &mut run.armed, Time::NEVER);
-    for node in run.work_ixs() {
-        timers.arm(Timer::Node(number, node), &mut run.node_mut(node).armed, Time::NEVER);
-    }
-    if let (Some(key), true) = (run.head.key, run.is_ended()) {
-        keys.retire(run.head.tenant, key.key, run.head.ended_at, limits.resident_keys);
-    }
-    if !run.is_ended() {
-        applier.live_run_count(run.head.tenant, -1);
-    }
-}
-
-/// Ended runs whose time is over go out of memory as they go out of the store, and so do the keys of ended runs.
-fn forget(applier: &mut Applier<'_>, until: Time) {
-    let (runs, retention_ms) = (&applier.state.runs, applier.state.limits.retention_ms);
-    let is_over = |run: &Run| run.is_ended() && run.head.kept_until(retention_ms) <= until;
-    let ended = applier.state.ended.iter().copied();
-    let over: Vec<u64> = ended.filter(|number| runs.get(*number).is_some_and(is_over)).collect();
-    applier.state.ended.retain(|number| !over.contains(number));
-    over.into_iter().for_each(|number| evict(applier, number));
-    applier.state.keys.forget(until, retention_ms);
-}
-
-/// What is volatile starts anew, in this machine as in one restored from its rows (S46).
-pub(super) fn recover(core: &mut Coordinator, now: Now) {
-    let meta = &core.state.meta;
-    let passed = now.wall.saturating_sub(meta.wall).min(core.state.limits.restart_jump_ms);
-    let base = meta.time.after_ms(if meta.step == 0 { 0 } else { passed });
-    core.state.clock.restart(base, now);
-    let ended = core::mem::take(&mut core.state.ended);
-    for number in ended {
-        if core.state.runs.get(number).is_some_and(Run::is_ended) {
-            evict(&mut Applier { state: &mut core.state, placement: &mut core.placement }, number);
-        }
-    }
-    core.state.timers.clear();
-    core.state.armed = super::state::PartitionTimers::NONE;
-    core.state.leases.sort_lapsed();
-    let mut applier = Applier { state: &mut core.state, placement: &mut core.placement };
-    recover_keys(applier.state, base);
-    for slot in applier.state.workers.in_order() {
-        recover_worker(&mut applier, slot, base);
-    }
-    let runs: Vec<RunId> = applier.state.runs.iter().map(|(_, run)| run.head.id).collect();
-    for id in runs {
-        recover_run(applier.state, id, base);
-        arm(&mut applier, id);
-    }
-    let owed: Vec<_> = applier.state.outbox.values().map(|entry| entry.row).collect();
-    owed.into_iter().for_each(|row| applier.outbox_added(row));
-    applier.arm_rescue(base);
-    applier.arm_sweep();
-    applier.arm_page();
-    applier.placement.forget_news();
-    for slot in applier.state.workers.in_order() {
-        applier.placement.worker_opened(slot);
-    }
-}
-
-fn recover_keys(state: &mut State, base: Time) {
-    if state.meta.step > 0 {
-        state.keys.restart(base);
-    }
-    let State { keys, runs, .. } = state;
-    for (number, run) in runs.iter() {
-        if let Some(key) = run.head.key {
-            keys.insert(run.head.tenant, key.key, number);
-        }
-    }
-}
-
-fn recover_worker(applier: &mut Applier<'_>, slot: u32, base: Time) {
-    let state = &*applier.state;
-    let incarnation = state.workers.at(slot).row.incarnation;
-    let polls = state.workers.leases_of(&state.leases, slot).filter_map(|(_, lease)| {
-        let assignment = state.runs.at(lease.run).work(lease.node).assignment?;
-        (assignment.incarnation == incarnation).then_some(assignment.poll)
-    });
-    let last_poll = polls.max().unwrap_or(PollId::new(0));
-    let worker = applier.state.workers.at_mut(slot);
-    (worker.last_seen, worker.heard, worker.load, worker.waits) = (base, false, 0, false);
-    worker.health = if worker.row.draining { Health::Draining } else { Health::Healthy };
-    worker.last_poll = last_poll;
-    worker.armed = Time::NEVER;
-    applier.relist(slot);
-    applier.arm_worker(slot);
-}
-
-fn recover_run(state: &mut State, id: RunId, base: Time) {
-    let run = state.the_run_mut(id);
-    run.armed = Time::NEVER;
-    for node in run.work_ixs() {
-        let entry = run.node_mut(node);
-        (entry.armed, entry.shown_at) = (Time::NEVER, base);
-    }
-    for inbox in &mut run.inboxes {
-        (inbox.armed, inbox.claimed_at, inbox.settled_cursor) = (Time::NEVER, base, None);
-    }
-}
-
-impl super::row::RunHead {
-    /// True if a run with this row is in memory: it has not ended, and does not sleep beyond what is paged in. A store
-    /// gives just these to [`Coordinator::restore`].
-    pub fn is_resident(&self, paged_until: Time) -> bool {
-        match self.status {
-            RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled => false,
-            RunStatus::Suspended => self.wake_at() <= paged_until,
-            RunStatus::Running | RunStatus::Paused | RunStatus::Ending => true,
-        }
-    }
 }

@@ -28,10 +28,10 @@ pub enum Change {
     DropOutbox(OutboxId),
     /// Remove a worker.
     DropWorker(WorkerKey),
-    /// Remove every ended run, with all that is its, whose `kept_until` is not after this.
+    /// Remove every ended run, with all that is its, and every refused debt, last used at or before this.
     Forget {
-        /// In machine time.
-        until: Time,
+        /// In machine time; compared with [`RunHead::kept_from`] and [`OutboxRow::refused_at`].
+        before: Time,
     },
 }
 
@@ -469,8 +469,8 @@ pub struct OutboxRow {
     pub tenant: TenantId,
     /// What.
     pub outgoing: Outgoing,
-    /// The other side refused it for good: a dead letter.
-    pub refused: bool,
+    /// When the other side refused it for good: a dead letter.
+    pub refused_at: Option<Time>,
 }
 
 impl Work {
@@ -550,10 +550,9 @@ impl RunHead {
         self.rare.as_ref().map_or(&[], |rare| &rare.labels)
     }
 
-    /// Until when an ended run is kept, and with it its key.
-    pub fn kept_until(&self, retention_ms: u64) -> Time {
-        let minted_at = self.key.map_or(Time::ZERO, |key| key.minted_at);
-        self.ended_at.max(minted_at).after_ms(retention_ms)
+    /// From when on the time counts that an ended run is kept, and with it its key.
+    pub fn kept_from(&self) -> Time {
+        self.ended_at.max(self.key.map_or(Time::ZERO, |key| key.minted_at))
     }
 }
 

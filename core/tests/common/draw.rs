@@ -248,7 +248,7 @@ impl World {
 
     /// Every piece of work in the store.
     fn works(&self) -> impl Iterator<Item = (RunId, NodeIx, &Work)> {
-        self.store.values().flat_map(|row| match row {
+        self.store.rows().flat_map(|row| match row {
             Row::Run(row) => {
                 let whole = row.whole.as_deref().map(|work| (row.head.id, NodeIx::WHOLE_RUN, work));
                 let node = row.node.as_ref().map(|work| (row.head.id, NodeIx::new(0), work));
@@ -351,7 +351,7 @@ impl World {
 
     fn then(&self, phase: Phase, held: Held, draw: &mut Draw) -> Then {
         let has =
-            |handle| self.store.contains_key(&RowKey::Inbox(held.run, held.node, HandleIx::new(handle)));
+            |handle| self.store.get(&RowKey::Inbox(held.run, held.node, HandleIx::new(handle))).is_some();
         let handle = HandleIx::new(if has(1) { draw.below(2) as u16 } else { 0 });
         let has_inbox = has(0);
         match phase {
@@ -446,7 +446,7 @@ impl World {
             self.heads().filter(|head| head.ending.is_some()).map(|head| head.id).collect();
         let inboxes: Vec<_> = self
             .store
-            .values()
+            .rows()
             .filter_map(|row| match row {
                 Row::Inbox(row) if !(row.closed || ended.contains(&row.run)) || draw.one_in(9) => {
                     Some(row.clone())

@@ -21,6 +21,7 @@ use tenure_core::coordinator::command::*;
 use tenure_core::coordinator::effect::*;
 use tenure_core::coordinator::event::Stamped;
 use tenure_core::coordinator::invariants::{Watch, check_state, s46_rows_are_enough};
+use tenure_core::coordinator::memory::MemoryStore;
 use tenure_core::coordinator::rejection::Rejection;
 use tenure_core::coordinator::row::{Change, Row, RowKey, RunHead};
 use tenure_core::id::*;
@@ -68,7 +69,7 @@ pub struct World {
     /// Restored from rows at some point; must do as the machine does from then on.
     pub twin: Option<Coordinator>,
     pub watch: Watch,
-    pub store: BTreeMap<RowKey, Row>,
+    pub store: MemoryStore,
     pub audit: Vec<Stamped>,
     pub now: Now,
     pub runs: Vec<(TenantId, RunId)>,
@@ -100,7 +101,7 @@ impl World {
             watch: Watch::new(&machine),
             machine,
             twin: None,
-            store: BTreeMap::new(),
+            store: MemoryStore::default(),
             audit: Vec::new(),
             now: Now::new(1_000, 1_700_000_000_000),
             runs: Vec::new(),
@@ -181,14 +182,14 @@ impl World {
         self.machine.take_changes(&mut changes);
         self.watch.settle(&self.machine);
         self.follow_with_twin(&input, &out, &changes);
-        changes.iter().for_each(|change| self.commit(change));
+        self.commit(changes.clone());
         let checked = check_state(&self.machine);
         checked.unwrap_or_else(|violation| panic!("{violation}\ninput: {input:?}\noutput: {out:?}"));
         self.seen.write(format!("{out:?}{changes:?}").as_bytes());
         self.learn(&input, &out);
         self.audit.append(&mut out.audit);
         for load in out.loads {
-            let rows = self.load(&load.needs);
+            let rows = self.store.find(&load.needs);
             self.feed(Input::Loaded(Loaded { load, rows }));
         }
     }
@@ -217,19 +218,11 @@ impl World {
 
     /// A machine that knows what the store says.
     pub fn restored(&self) -> Coordinator {
-        let Some(Row::Meta(meta)) = self.store.get(&RowKey::Meta) else {
+        if self.store.meta().is_none() {
             return Coordinator::new(3, limits());
-        };
-        let asleep: BTreeSet<RunId> = self
-            .store
-            .values()
-            .filter_map(|row| match row {
-                Row::Run(run) if !run.head.is_resident(meta.paged_until) => Some(run.head.id),
-                _ => None,
-            })
-            .collect();
-        let rows = self.store.values().filter(|row| row.run().is_none_or(|run| !asleep.contains(&run)));
-        Coordinator::restore(limits(), rows.cloned()).unwrap_or_else(|bad| panic!("S46: {bad}"))
+        }
+        let restored = Coordinator::restore(limits(), self.store.resident().cloned());
+        restored.unwrap_or_else(|bad| panic!("S46: {bad}"))
     }
 
     /// What is in memory is in the store, and rows are enough.
@@ -246,58 +239,15 @@ impl World {
         hasher.finish()
     }
 
-    fn commit(&mut self, change: &Change) {
-        match change {
-            Change::Put(row) => drop(self.store.insert(row.key(), row.clone())),
-            Change::DropMessage(at) => drop(self.store.remove(&RowKey::Message(*at))),
-            Change::DropOutbox(id) => drop(self.store.remove(&RowKey::Outbox(*id))),
-            Change::DropWorker(key) => drop(self.store.remove(&RowKey::Worker(*key))),
-            Change::Forget { until } => {
-                let retention_ms = limits().retention_ms;
-                let over: BTreeSet<RunId> = self
-                    .heads()
-                    .filter(|head| head.status.is_terminal() && head.kept_until(retention_ms) <= *until)
-                    .map(|head| head.id)
-                    .collect();
-                self.store.retain(|_, row| row.run().is_none_or(|run| !over.contains(&run)));
-                self.runs.retain(|(_, run)| !over.contains(run));
-            }
-        }
+    fn commit(&mut self, changes: Vec<Change>) {
+        self.store.commit(changes);
+        // What the store forgot is spoken of no more.
+        let Self { store, runs, .. } = self;
+        runs.retain(|(_, run)| store.get(&RowKey::Run(*run)).is_some());
     }
 
-    pub fn heads(&self) -> impl Iterator<Item = &tenure_core::coordinator::row::RunHead> {
-        self.store.values().filter_map(|row| match row {
-            Row::Run(run) => Some(&run.head),
-            _ => None,
-        })
-    }
-
-    fn load(&self, needs: &[Need]) -> Vec<Row> {
-        let wanted: BTreeSet<RunId> = self
-            .heads()
-            .filter(|head| needs.iter().any(|need| self.is_needed(head, *need)))
-            .map(|head| head.id)
-            .collect();
-        self.store
-            .values()
-            .filter(|row| row.run().is_some_and(|run| wanted.contains(&run)))
-            .cloned()
-            .collect()
-    }
-
-    fn is_needed(&self, head: &RunHead, need: Need) -> bool {
-        let sleeps = head.status == RunStatus::Suspended;
-        match need {
-            Need::Run { number } => head.id.number() == number,
-            Need::Key { tenant, key } => head.tenant == tenant && head.key.is_some_and(|one| one.key == key),
-            Need::Waking { until } => sleeps && head.wake_at() <= until,
-            Need::Registered => {
-                let is_open = |row: &Row| {
-                    matches!(row, Row::Inbox(row) if row.run == head.id && row.registered && !row.closed)
-                };
-                sleeps && self.store.values().any(is_open)
-            }
-        }
+    pub fn heads(&self) -> impl Iterator<Item = &RunHead> {
+        self.store.heads()
     }
 
     fn learn(&mut self, input: &Input, out: &Output) {

@@ -2,7 +2,6 @@
 
 use super::names::Names;
 use super::print;
-use super::store::Store;
 use super::words::{Fault, time_text};
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::Coordinator;
@@ -10,6 +9,7 @@ use tenure_core::coordinator::WorkerKey;
 use tenure_core::coordinator::command::{Command, Envelope, Held, Input, Loaded};
 use tenure_core::coordinator::effect::{Answer, Effect, Grant, Output, Reported};
 use tenure_core::coordinator::event::StopReason;
+use tenure_core::coordinator::memory::MemoryStore;
 use tenure_core::coordinator::rejection::Rejection;
 use tenure_core::coordinator::row::Change;
 use tenure_core::id::*;
@@ -45,7 +45,7 @@ pub(super) struct World {
     twin: Option<Coordinator>,
     limits: Limits,
     /// What was committed.
-    pub(super) store: Store,
+    pub(super) store: MemoryStore,
     /// Names, both ways.
     pub(super) names: Names,
     /// What workers believe.
@@ -71,7 +71,7 @@ impl World {
             machine: Coordinator::new(0, limits.clone()),
             twin: None,
             limits,
-            store: Store::default(),
+            store: MemoryStore::default(),
             names: Names::default(),
             beliefs: BTreeMap::new(),
             seen: BTreeSet::new(),
@@ -178,7 +178,7 @@ impl World {
         if self.store.meta().is_none() {
             return Ok(Coordinator::new(0, self.limits.clone()));
         }
-        let restored = Coordinator::restore(self.limits.clone(), self.store.resident());
+        let restored = Coordinator::restore(self.limits.clone(), self.store.resident().cloned());
         restored.map_err(|bad| format!("the rows do not restore: {bad}"))
     }
 
@@ -195,7 +195,7 @@ impl World {
                 let same = say_the_same(twin, now, input, (&out, &changes));
                 same.or_else(|fault| self.breaks(fault))?;
             }
-            self.store.commit(changes, self.limits.retention_ms);
+            self.store.commit(changes);
             out.audit.iter().for_each(|stamped| self.names.learn(&stamped.event));
             for effect in &out.effects {
                 self.hear(speaker.as_ref(), effect)?;

@@ -129,7 +129,7 @@ impl Applier<'_> {
                     id: *id,
                     tenant: *tenant,
                     outgoing: **outgoing,
-                    refused: false,
+                    refused_at: None,
                 });
             }
             Event::OutboxSent { id } => {
@@ -137,7 +137,7 @@ impl Applier<'_> {
                 self.outbox_removed(*id);
             }
             Event::OutboxRefused { id } => {
-                let row = OutboxRow { refused: true, ..self.state.outbox[id].row };
+                let row = OutboxRow { refused_at: Some(self.state.now()), ..self.state.outbox[id].row };
                 self.state.touched.changes.push(Change::Put(Row::Outbox(row)));
                 self.outbox_removed(*id);
                 self.state.touched.outbox.remove(id);
@@ -169,7 +169,8 @@ impl Applier<'_> {
             Event::Swept { until } => {
                 let now = self.state.now();
                 self.state.meta.swept = now;
-                self.state.touched.forget = Some(*until);
+                let before = until.as_ms().checked_sub(self.state.limits.retention_ms);
+                self.state.touched.forget = before.map(Time::from_ms).or(self.state.touched.forget);
                 self.arm_sweep();
             }
         }

@@ -74,6 +74,7 @@ impl<'a> Decision<'a> {
         match send.id {
             MessageKey::Own(id) => match inbox.ids.get(&id) {
                 Some((hash, seq)) if *hash == send.value.hash => Ok(Some(Answer::Appended { seq: *seq })),
+                // One id has one content (S22).
                 Some((_, seq)) => Err(Rejection::MessageConflict { seq: *seq }),
                 None => Ok(None),
             },

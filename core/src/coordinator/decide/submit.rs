@@ -87,6 +87,9 @@ impl Decision<'_> {
                 }
             }
         }
+        if submit.concurrency.is_some_and(|concurrency| concurrency.limit == 0) {
+            return Err(Rejection::NoConcurrency);
+        }
         match submit.deadline_ms {
             Some(ms) => self.time(ms),
             None => Ok(()),

@@ -79,6 +79,10 @@ impl Decision<'_> {
         let known = self.state.workers.of(self.tenant, worker).ok_or(Rejection::UnknownWorker { worker })?;
         if (known.health == Health::Draining) != on {
             self.events.push(Event::WorkerDrained { worker: self.key(worker), on });
+            // Its silence while it drained counts: it is not given anything before it shows itself (S36).
+            if !on && self.state.now().since(known.last_seen) >= self.state.limits.stale_ms {
+                self.events.push(Event::WorkerSilent { worker: self.key(worker) });
+            }
         }
         Ok(Answer::Done)
     }

@@ -5,10 +5,10 @@ use crate::coordinator::Coordinator;
 use crate::coordinator::command::Input;
 use crate::coordinator::effect::Output;
 use crate::coordinator::event::Stamped;
-use crate::coordinator::row::{Change, Row, RowKey};
+use crate::coordinator::memory::MemoryStore;
+use crate::coordinator::row::Row;
 use crate::limits::Limits;
 use crate::time::{Now, Time};
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -40,41 +40,18 @@ fn is_resident(machine: &Coordinator, row: &Row, paged_until: Time) -> bool {
     row.run().and_then(|id| machine.state.run(id)).is_none_or(|run| run.head.is_resident(paged_until))
 }
 
-/// The rows that an audit leads to, from the beginning of a partition (S50).
-pub fn replayed_rows<'a>(
+/// What a store holds that an audit leads to, from the beginning of a partition (S50).
+pub fn replayed<'a>(
     partition: u16,
     limits: &Limits,
     audit: impl IntoIterator<Item = &'a Stamped>,
-) -> BTreeMap<RowKey, Row> {
+) -> MemoryStore {
     let mut machine = Coordinator::new(partition, limits.clone());
     audit.into_iter().for_each(|stamped| machine.replay(stamped));
-    let mut changes = Vec::new();
+    let (mut changes, mut store) = (Vec::new(), MemoryStore::default());
     machine.take_changes(&mut changes);
-    let mut rows = BTreeMap::new();
-    for change in changes {
-        apply(&mut rows, change, limits.retention_ms);
-    }
-    rows
-}
-
-fn apply(rows: &mut BTreeMap<RowKey, Row>, change: Change, retention_ms: u64) {
-    match change {
-        Change::Put(row) => drop(rows.insert(row.key(), row)),
-        Change::DropMessage(at) => drop(rows.remove(&RowKey::Message(at))),
-        Change::DropOutbox(id) => drop(rows.remove(&RowKey::Outbox(id))),
-        Change::DropWorker(key) => drop(rows.remove(&RowKey::Worker(key))),
-        Change::Forget { until } => {
-            use crate::lifecycle::Lifecycle;
-            let is_over = |row: &Row| match row {
-                Row::Run(run) => (run.head.status.is_terminal()
-                    && run.head.kept_until(retention_ms) <= until)
-                    .then_some(run.head.id),
-                _ => None,
-            };
-            let over: Vec<_> = rows.values().filter_map(is_over).collect();
-            rows.retain(|_, row| row.run().is_none_or(|run| !over.contains(&run)));
-        }
-    }
+    store.commit(changes);
+    store
 }
 
 /// Replaying the whole audit of a partition gives exactly what its store holds (S50).
@@ -82,14 +59,14 @@ pub fn s50_replay_gives_the_rows<'a>(
     partition: u16,
     limits: &Limits,
     audit: impl IntoIterator<Item = &'a Stamped>,
-    store: &BTreeMap<RowKey, Row>,
+    store: &MemoryStore,
 ) -> Holds {
-    let replayed = replayed_rows(partition, limits, audit);
-    for (key, row) in store {
-        let is = replayed.get(key);
+    let replayed = replayed(partition, limits, audit);
+    for row in store.rows() {
+        let is = replayed.get(&row.key());
         hold!("S50", is == Some(row), "the store has {row:?}, and the audit leads to {is:?}");
     }
-    let extra = replayed.keys().find(|key| !store.contains_key(key));
+    let extra = replayed.rows().find(|row| store.get(&row.key()).is_none());
     hold!("S50", extra.is_none(), "the audit leads to {extra:?}, which is not stored");
     Ok(())
 }

@@ -130,8 +130,8 @@ pub fn s52_memory_is_bounded(machine: &Coordinator) -> Holds {
     let most = limits.resident_keys + state.runs.len() as u64 + asleep;
     hold!("S52", keys <= most, "{keys} keys are in memory");
     for (_, run) in state.runs.iter() {
-        let is_over =
-            run.head.status.is_terminal() && run.head.kept_until(limits.retention_ms) <= state.meta.swept;
+        let is_over = run.head.status.is_terminal()
+            && run.head.kept_from().after_ms(limits.retention_ms) <= state.meta.swept;
         hold!("S52", !is_over, "run {} was swept, and is in memory", run.head.id);
         let may_stay = run.head.status.is_terminal() || run.head.is_resident(state.meta.paged_until);
         hold!("S52", may_stay, "run {} sleeps beyond what is paged in, and is in memory", run.head.id);

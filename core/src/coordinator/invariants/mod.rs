@@ -21,7 +21,7 @@ mod trace_inbox;
 mod trace_work;
 mod watch;
 
-pub use durable::{replayed_rows, s46_rows_are_enough, s50_replay_gives_the_rows};
+pub use durable::{replayed, s46_rows_are_enough, s50_replay_gives_the_rows};
 pub use inbox::*;
 pub use indexes::*;
 pub use known::{Known, RunFacts, WorkerFacts};

@@ -92,7 +92,7 @@ pub(super) fn remember_keys(known: &mut Known, machine: &Coordinator, input: &In
         if let Some(run) = machine.state.run(facts.run) {
             let retention_ms = machine.state.limits.retention_ms;
             let is_over = run.head.status.is_terminal();
-            facts.until = if is_over { run.head.kept_until(retention_ms) } else { Time::NEVER };
+            facts.until = if is_over { run.head.kept_from().after_ms(retention_ms) } else { Time::NEVER };
         }
     }
 }

@@ -101,12 +101,6 @@ impl Concurrencies {
         moves
     }
 
-    pub(super) fn is_parked(&self, tenant: TenantId, limit: Concurrency, class: u32, key: Key) -> bool {
-        let entry = self.keys.get(&(tenant, limit.key));
-        let group = entry.and_then(|entry| entry.groups.get(&(class, limit.limit)));
-        group.is_some_and(|group| group.parked.contains_key(&key))
-    }
-
     /// One more place is taken.
     pub(super) fn hold(&mut self, tenant: TenantId, key: KeyHash) -> Vec<Move> {
         let entry = self.keys.entry((tenant, key)).or_default();

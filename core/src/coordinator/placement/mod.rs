@@ -273,14 +273,6 @@ impl Placement {
         self.classes[item.class as usize].queue.contains_key(&item.key)
     }
 
-    /// True if this work waits here.
-    pub(crate) fn is_waiting(&self, item: Item) -> bool {
-        self.classes[item.class as usize].queue.contains_key(&item.key)
-            || item.concurrency.is_some_and(|(tenant, limit)| {
-                self.concurrencies.is_parked(tenant, limit, item.class, item.key)
-            })
-    }
-
     /// One more piece of work is held under a concurrency key.
     pub(crate) fn hold_key(&mut self, tenant: TenantId, key: KeyHash) {
         let moves = self.concurrencies.hold(tenant, key);

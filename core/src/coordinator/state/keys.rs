@@ -65,8 +65,8 @@ impl Keys {
     }
 
     /// Keys of runs that ended so long ago that the store forgot them are forgotten here too.
-    pub(crate) fn forget(&mut self, until: Time, retention_ms: u64) {
-        while self.ended.front().is_some_and(|(ended_at, _)| ended_at.after_ms(retention_ms) <= until) {
+    pub(crate) fn forget(&mut self, before: Time) {
+        while self.ended.front().is_some_and(|(ended_at, _)| *ended_at <= before) {
             self.drop_oldest();
         }
     }
