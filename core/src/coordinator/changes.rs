@@ -151,7 +151,7 @@ pub(super) fn evict(applier: &mut Applier<'_>, number: u64) {
         timers.arm(Timer::Node(number, node), &mut run.node_mut(node).armed, Time::NEVER);
     }
     if let (Some(key), true) = (run.head.key, run.is_ended()) {
-        keys.retire(run.head.tenant, key.key, run.head.ended_at, limits.resident_keys);
+        keys.retire(run.head.tenant, key, run.head.ended_at, limits.resident_keys);
     }
     if !run.is_ended() {
         applier.live_run_count(run.head.tenant, -1);

@@ -136,7 +136,7 @@ impl Engine<'_> {
             Command::Submit(submit) => {
                 submit.key.and_then(|key| match state.keys.run(envelope.tenant, key.key) {
                     Some(number) => state.runs.slot(number).is_none().then_some(Need::Run { number }),
-                    None if state.keys.is_complete_since(key.minted_at, state.limits.key_ahead_ms) => None,
+                    None if state.keys.is_complete_since(key.minted_at) => None,
                     None => Some(Need::Key { tenant: envelope.tenant, key: key.key }),
                 })
             }

@@ -29,7 +29,7 @@ pub(super) fn recover(core: &mut Coordinator, now: Now) {
     core.state.armed = super::state::PartitionTimers::NONE;
     core.state.leases.sort_lapsed();
     let mut applier = Applier { state: &mut core.state, placement: &mut core.placement };
-    recover_keys(applier.state, base);
+    recover_keys(applier.state);
     for slot in applier.state.workers.in_order() {
         recover_worker(&mut applier, slot, base);
     }
@@ -49,10 +49,8 @@ pub(super) fn recover(core: &mut Coordinator, now: Now) {
     }
 }
 
-fn recover_keys(state: &mut State, base: Time) {
-    if state.meta.step > 0 {
-        state.keys.restart(base);
-    }
+fn recover_keys(state: &mut State) {
+    state.keys.restart(state.meta.newest_key);
     let State { keys, runs, .. } = state;
     for (number, run) in runs.iter() {
         if let Some(key) = run.head.key {

@@ -135,6 +135,8 @@ pub struct MetaRow {
     pub swept: Time,
     /// Suspended runs that wake until then are in memory; the others are not.
     pub paged_until: Time,
+    /// The latest mint time of any key that was used.
+    pub newest_key: Option<Time>,
 }
 
 /// A definition's version.

@@ -60,6 +60,7 @@ impl Applier<'_> {
         self.state.meta.next_run = number + 1;
         if let Some(key) = &created.key {
             self.state.keys.insert(created.tenant, key.key, number);
+            self.state.meta.newest_key = self.state.meta.newest_key.max(Some(key.minted_at));
         }
         let slot = self.state.runs.insert(number, run);
         let State { runs, touched, .. } = &mut *self.state;

@@ -1,6 +1,7 @@
 //! Idempotency keys: from a key to the number of the run it opened. A resident hash, with the keys of ended runs
 //! bounded; what is no longer here is looked up in the store, and what the store forgot is refused by its mint time.
 
+use crate::coordinator::command::SubmitKey;
 use crate::id::{KeyHash, RunId, TenantId};
 use crate::mix::{FixedState, mix};
 use crate::time::Time;
@@ -12,10 +13,18 @@ use hashbrown::HashMap;
 pub(crate) struct Keys {
     /// Looked up, never iterated.
     runs: HashMap<(u64, u64), Entry, FixedState>,
-    /// Keys of ended runs, oldest first, with the time they ended. One that was loaded and left again is here again.
-    ended: VecDeque<(Time, (u64, u64))>,
-    /// A key used after this is here (S33); none, if no key was ever forgotten.
-    incomplete_until: Option<Time>,
+    /// Keys of ended runs, oldest first. One that was loaded and left again is here again.
+    ended: VecDeque<Ended>,
+    /// The latest mint time of a key that is not here any more, if there is one. A key minted after that and not here
+    /// was never used (S33).
+    newest_gone: Option<Time>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Ended {
+    key: (u64, u64),
+    minted_at: Time,
+    ended_at: Time,
 }
 
 /// A run's number, how often its key is listed as ended, and whether the run is in memory or sleeps: in one word, because
@@ -53,11 +62,12 @@ impl Keys {
     }
 
     /// The run ended and leaves memory; the key stays until `most` others ended after it.
-    pub(crate) fn retire(&mut self, tenant: TenantId, key: KeyHash, ended_at: Time, most: u64) {
-        let key = folded(tenant, key);
+    pub(crate) fn retire(&mut self, tenant: TenantId, key: SubmitKey, ended_at: Time, most: u64) {
+        let minted_at = key.minted_at;
+        let key = folded(tenant, key.key);
         if let Some(entry) = self.runs.get_mut(&key) {
             entry.0 = (entry.0 & !Entry::LIVE) + Entry::LISTED;
-            self.ended.push_back((ended_at, key));
+            self.ended.push_back(Ended { key, minted_at, ended_at });
         }
         while self.ended.len() as u64 > most {
             self.drop_oldest();
@@ -66,31 +76,31 @@ impl Keys {
 
     /// Keys of runs that ended so long ago that the store forgot them are forgotten here too.
     pub(crate) fn forget(&mut self, before: Time) {
-        while self.ended.front().is_some_and(|(ended_at, _)| *ended_at <= before) {
+        while self.ended.front().is_some_and(|oldest| oldest.ended_at <= before) {
             self.drop_oldest();
         }
     }
 
     /// Drops the oldest listing, and with its last listing the key, unless its run came back.
     fn drop_oldest(&mut self) {
-        let Some((ended_at, key)) = self.ended.pop_front() else { return };
+        let Some(Ended { key, minted_at, .. }) = self.ended.pop_front() else { return };
         let Some(entry) = self.runs.get_mut(&key) else { return };
         entry.0 -= Entry::LISTED;
         if !entry.is_listed() && entry.0 & Entry::LIVE == 0 {
             self.runs.remove(&key);
-            self.incomplete_until = self.incomplete_until.max(Some(ended_at));
+            self.newest_gone = self.newest_gone.max(Some(minted_at));
         }
     }
 
-    /// True if a key minted then would be here, had it been used. One that was forgotten may have been minted up to
-    /// `ahead_ms` after the time it was used at.
-    pub(crate) fn is_complete_since(&self, minted_at: Time, ahead_ms: u64) -> bool {
-        self.incomplete_until.is_none_or(|until| minted_at > until.after_ms(ahead_ms))
+    /// True if a key minted then would be here, had it been used.
+    pub(crate) fn is_complete_since(&self, minted_at: Time) -> bool {
+        self.newest_gone.is_none_or(|newest| minted_at > newest)
     }
 
-    /// Forgets everything: a restored machine has only the keys of its resident runs, and so must this one.
-    pub(crate) fn restart(&mut self, now: Time) {
-        *self = Self { incomplete_until: Some(now), ..Self::default() };
+    /// Forgets everything: a restored machine has only the keys of its resident runs, and so must this one. `newest` is
+    /// the latest mint time of any key that was ever used.
+    pub(crate) fn restart(&mut self, newest: Option<Time>) {
+        *self = Self { newest_gone: newest, ..Self::default() };
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -182,6 +182,7 @@ impl State {
                 wall: 0,
                 swept: Time::ZERO,
                 paged_until,
+                newest_key: None,
             },
             clock: Clock::default(),
             runs: Dense::default(),
