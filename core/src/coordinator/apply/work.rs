@@ -64,6 +64,10 @@ impl Applier<'_> {
     pub(crate) fn arm_node(&mut self, id: RunId, node: NodeIx) {
         let State { runs, definitions, timers, .. } = &mut *self.state;
         let run = runs.get_mut(id.number()).expect("an event names a resident run");
+        let entry = run.node(node);
+        if entry.armed.is_never() && (entry.work.phase == Phase::Waiting || entry.work.phase.is_terminal()) {
+            return;
+        }
         let spec = definitions[run.head.definition.get() as usize].work(node);
         let at = due_at(run, node, spec.assign, &spec.timeouts);
         timers.arm(Timer::Node(id.number(), node), &mut run.node_mut(node).armed, at);

@@ -31,17 +31,21 @@ impl<T> Default for Dense<T> {
 
 impl<T> Dense<T> {
     /// The slot of `number`; it stays the same as long as the thing is here.
+    #[inline]
     pub(crate) fn slot(&self, number: u64) -> Option<u32> {
         if self.focus.0 == number { Some(self.focus.1) } else { self.find(number) }
     }
 
     /// Remembers where `number` is, because much will be asked of it.
     pub(crate) fn focus(&mut self, number: u64) {
-        if let (true, Some(slot)) = (self.focus.0 != number, self.find(number)) {
+        if self.focus.0 != number
+            && let Some(slot) = self.find(number)
+        {
             self.focus = (number, slot);
         }
     }
 
+    #[inline(never)]
     fn find(&self, number: u64) -> Option<u32> {
         let page = self.pages.get(&(number >> BITS))?;
         let slot = page.slots[number as usize & (WIDTH - 1)];
@@ -56,11 +60,16 @@ impl<T> Dense<T> {
         &mut self.slab[slot as usize]
     }
 
+    #[inline]
     pub(crate) fn get(&self, number: u64) -> Option<&T> {
         self.slot(number).map(|slot| self.at(slot))
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut T> {
+        if self.focus.0 == number {
+            return Some(self.at_mut(self.focus.1));
+        }
         self.focus(number);
         self.slot(number).map(|slot| self.at_mut(slot))
     }
