@@ -20,4 +20,9 @@ pub mod value;
 
 mod mix;
 
+/// The code in README.md is run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}
+
 pub use coordinator::Coordinator;

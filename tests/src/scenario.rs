@@ -17,6 +17,8 @@
 //!   crash [down=1h]                       the machine is lost and restored from its rows, then told to recover
 //!   recover                               it is told to recover, without being lost
 //!   show r1                               what the rows say of a run, history and late results included
+//!   why r1, why_not r1.a w1, run r1       what is asked of the machine, which is not touched by it
+//!   runs [status=] [label=a:b] [of=] [with_input] [after=] [most=], workers, offers w1 [most=], depths, plan [id=]
 //!   ghost r9 [partition=3]                names a run that does not exist
 //! Definitions
 //!   define d: a -> b, a -> c, b ~> d.in   data edges, and stream edges into a handle; `a, a` adds a node twice,
@@ -54,6 +56,7 @@
 
 mod act;
 mod define;
+mod look;
 mod names;
 mod print;
 mod report;

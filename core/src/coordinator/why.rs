@@ -125,7 +125,7 @@ pub enum Waiting {
         /// Time does it.
         at: Option<Time>,
     },
-    /// Its run to be held, because it ends with it.
+    /// The holder of its run, which was told to stop: it ends with the run.
     RunToEnd,
 }
 

@@ -1,6 +1,7 @@
 //! From a line of a script to a command, or to something done around the machine.
 
 use super::define;
+use super::look;
 use super::print;
 use super::report;
 use super::words::{Fault, Words, millis, number};
@@ -30,6 +31,9 @@ pub(super) fn act(world: &mut World, line: &str, more: &[&str]) -> Result<(), Fa
         return Err(format!("{verb} is not continued on a second line"));
     }
     if let Some(done) = around(world, verb, &mut words) {
+        return done.and_then(|()| words.finish());
+    }
+    if let Some(done) = look::look(world, tenant, verb, &mut words) {
         return done.and_then(|()| words.finish());
     }
     if report::is_verb(verb) {

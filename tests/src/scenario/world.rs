@@ -50,7 +50,7 @@ pub(super) struct World {
     pub(super) names: Names,
     /// What workers believe.
     pub(super) beliefs: BTreeMap<WorkerKey, Belief>,
-    /// The names of the refusals that were seen, as `Rejection::X` and `Ineligible::Y`.
+    /// What was seen: refusals as `Rejection::X` and `Ineligible::Y`, answers to why as `Waiting::Z`.
     pub(super) seen: BTreeSet<String>,
     mono: u64,
     wall: u64,
@@ -96,6 +96,11 @@ impl World {
     /// Says something in the output.
     pub(super) fn say(&mut self, line: String) {
         self.lines.push(line);
+    }
+
+    /// Machine time.
+    pub(super) fn machine(&self) -> &Coordinator {
+        &self.machine
     }
 
     /// Machine time.
