@@ -11,9 +11,11 @@ use std::hash::Hasher;
 use tenure_core::coordinator::invariants::{ALL, SENTENCES, s50_replay_gives_the_rows};
 use tenure_core::lifecycle::{Health, Lifecycle, MessageState, Phase, RunStatus};
 
+/// `TENURE_TIMES=100` makes a campaign of it.
 fn config(cases: u32, seed: u64) -> ProptestConfig {
+    let times = std::env::var("TENURE_TIMES").ok().and_then(|times| times.parse::<u32>().ok());
     ProptestConfig {
-        cases,
+        cases: cases * times.unwrap_or(1),
         rng_algorithm: RngAlgorithm::ChaCha,
         rng_seed: RngSeed::Fixed(seed),
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),

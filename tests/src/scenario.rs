@@ -43,7 +43,7 @@
 //!   poll w1 [max=] [wait] [again|id=]     `again` repeats the last poll
 //!   claim w1 r1.a [again|id=]
 //!   drain|undrain w1, deregister w1 [inc=]
-//! Reports; each takes epoch=e2 inc=i1 consume=in:3 stream=b.in:1:text post=r2.b.in:m1:text
+//! Reports; each takes epoch=e2 attempt=1 inc=i1 consume=in:3 stream=b.in:1:text post=r2.b.in:m1:text
 //!   accept|decline|start|release w1 r1.a, delegate w1 r1.a to=w2
 //!   receive w1 r1.a handle=in [max=], progress w1 r1.a 1/3, checkpoint w1 r1.a state=
 //!   complete w1 r1.a [out=], fail w1 r1.a [final|payload_missing|payload_damaged] [why=] [poison=in:1]

@@ -373,6 +373,9 @@ pub struct Report {
     pub node: NodeIx,
     /// The fencing number of the grant; only the current one is accepted (S8).
     pub epoch: Epoch,
+    /// Which attempt it speaks of, as the grant says. Under the lease of a whole run one epoch covers several attempts
+    /// of a node, so whoever holds a run should say it; none means the current one.
+    pub attempt: Option<Attempt>,
     /// Messages that are done with, up to and including a seq per handle.
     pub consume: Vec<(HandleIx, Seq)>,
     /// Messages to other nodes and runs.
@@ -382,16 +385,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report that carries no messages.
+    /// A report that carries no messages, on the current attempt.
     pub const fn new(held: Held, then: Then) -> Self {
-        Self {
-            run: held.run,
-            node: held.node,
-            epoch: held.epoch,
-            consume: Vec::new(),
-            sends: Vec::new(),
-            then,
-        }
+        let Held { run, node, epoch } = held;
+        Self { run, node, epoch, attempt: None, consume: Vec::new(), sends: Vec::new(), then }
     }
 }
 

@@ -36,6 +36,7 @@ pub enum Rejection {
     KeyFromFuture { minted_at: Time, now: Time },
     StaleVersion { expected: Version, actual: Version },
     StaleEpoch { held: Option<Epoch>, presented: Epoch },
+    StaleAttempt { current: Attempt, presented: Attempt },
     StaleIncarnation { current: Incarnation, presented: Incarnation },
     StalePoll { last: PollId, presented: PollId },
     NotHolder { holder: WorkerId },
@@ -157,6 +158,12 @@ impl fmt::Display for Rejection {
             }
             Self::StaleEpoch { held: None, presented } => {
                 write!(f, "epoch {presented} is fenced: nobody holds the work")
+            }
+            Self::StaleAttempt { current, presented } => {
+                write!(
+                    f,
+                    "attempt {presented} is over, or has not come: attempt {current} is the current one"
+                )
             }
             Self::StaleIncarnation { current, presented } => write!(
                 f,

@@ -348,6 +348,8 @@ pub struct WorkRare {
 pub struct ReportMark {
     /// Under which epoch.
     pub epoch: Epoch,
+    /// Of which attempt.
+    pub attempt: Attempt,
     /// A fixed digest of what it said.
     pub digest: u64,
 }

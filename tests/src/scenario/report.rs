@@ -92,6 +92,7 @@ fn read(world: &mut World, key: WorkerKey, verb: &str, words: &mut Words<'_>) ->
         Some(text) => epoch(text)?,
         None => known.ok_or("the worker never had this; say epoch=")?,
     };
+    let attempt = words.number("attempt")?.map(Attempt::new);
     let mut consume = Vec::new();
     for text in words.options("consume") {
         consume.push(place(world, (run, node), text)?);
@@ -104,7 +105,7 @@ fn read(world: &mut World, key: WorkerKey, verb: &str, words: &mut Words<'_>) ->
         sends.push(post(world, text)?);
     }
     let then = then(world, (run, node), verb, words)?;
-    Ok(Report { run, node, epoch, consume, sends, then })
+    Ok(Report { run, node, epoch, attempt, consume, sends, then })
 }
 
 /// Reads `in:3`, a handle and a seq.

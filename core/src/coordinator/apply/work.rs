@@ -274,7 +274,9 @@ impl Applier<'_> {
 
     /// Remembers the report that ended a grant, so that a repeat of it is known (S32).
     pub(super) fn report_taken(&mut self, id: RunId, node: NodeIx, epoch: Epoch, digest: u64) {
-        self.change_work(id, node).node_mut(node).work.rare().report = Some(ReportMark { epoch, digest });
+        let work = &mut self.change_work(id, node).node_mut(node).work;
+        let attempt = work.attempt;
+        work.rare().report = Some(ReportMark { epoch, attempt, digest });
     }
 }
 

@@ -9,7 +9,7 @@ use crate::coordinator::effect::{Delivery, Outgoing, Reported};
 use crate::coordinator::event::{By, Event, LateResult, NewMessage, Return};
 use crate::coordinator::placement::{Placement, is_healthy};
 use crate::coordinator::rejection::Rejection;
-use crate::coordinator::row::Assignment;
+use crate::coordinator::row::Work;
 use crate::coordinator::state::Run;
 use crate::graph::{Stream, is_name};
 use crate::id::{Attempt, HandleIx, Incarnation, NodeIx, OutboxId, PollId, Seq, WorkerId};
@@ -72,7 +72,7 @@ impl Decision<'_> {
     }
 
     /// Whether the presented epoch is the current one, and its holder is who speaks (S8, S35).
-    fn fence(&self, case: &Case<'_>, incarnation: Incarnation) -> Result<Assignment, Rejection> {
+    fn fence(&self, case: &Case<'_>, incarnation: Incarnation) -> Result<(), Rejection> {
         let work = case.run.work(case.run.held_as(case.node));
         let held = work.phase.is_held().then_some(work.epoch);
         if held != Some(case.report.epoch) {
@@ -87,7 +87,11 @@ impl Decision<'_> {
             let current = current.unwrap_or(assignment.incarnation).max(assignment.incarnation);
             return Err(Rejection::StaleIncarnation { current, presented: incarnation });
         }
-        Ok(assignment)
+        let current = current_attempt(case.run.work(case.node));
+        match case.report.attempt {
+            Some(presented) if presented != current => Err(Rejection::StaleAttempt { current, presented }),
+            _ => Ok(()),
+        }
     }
 
     /// A result that is refused is kept, within a bound.
@@ -434,6 +438,15 @@ impl Decision<'_> {
     }
 }
 
+/// The attempt that a report on some work can be about: the one that began, or the one that comes next.
+fn current_attempt(work: &Work) -> Attempt {
+    if work.phase == Phase::Processing || work.phase.is_terminal() {
+        work.attempt
+    } else {
+        work.attempt.next()
+    }
+}
+
 /// The first answer, if this report was taken before; a conflict, if another was taken under its epoch.
 fn repeated(case: &Case<'_>) -> Option<Result<Reported, Rejection>> {
     let (work, epoch) = (case.run.work(case.node), case.report.epoch);
@@ -448,9 +461,14 @@ fn repeated(case: &Case<'_>) -> Option<Result<Reported, Rejection>> {
         };
     }
     let mark = work.rare.as_ref().and_then(|rare| rare.report).filter(|mark| mark.epoch == epoch)?;
-    // Under the lease of a whole run, a node may be executed again under the same epoch.
-    let is_over = work.phase != Phase::Processing && work.phase != Phase::Ready
-        || case.run.held_as(case.node) == case.node;
+    // Under the lease of a whole run, a node may be executed again under the same epoch; then the attempt tells.
+    let is_over = match case.report.attempt {
+        Some(attempt) => attempt == mark.attempt,
+        None => {
+            !matches!(work.phase, Phase::Processing | Phase::Ready)
+                || case.run.held_as(case.node) == case.node
+        }
+    };
     match &case.report.then {
         // What began a grant is no answer to how it ended.
         Then::Start | Then::Accept => None,
