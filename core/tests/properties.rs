@@ -11,11 +11,15 @@ use std::hash::Hasher;
 use tenure_core::coordinator::invariants::{ALL, SENTENCES, s50_replay_gives_the_rows};
 use tenure_core::lifecycle::{Health, Lifecycle, MessageState, Phase, RunStatus};
 
-/// `TENURE_TIMES=100` makes a campaign of it.
+fn number(name: &str) -> Option<u32> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// `TENURE_TIMES=100 TENURE_SEED=7` makes a campaign of it, with other lives.
 fn config(cases: u32, seed: u64) -> ProptestConfig {
-    let times = std::env::var("TENURE_TIMES").ok().and_then(|times| times.parse::<u32>().ok());
+    let seed = seed + u64::from(number("TENURE_SEED").unwrap_or(0));
     ProptestConfig {
-        cases: cases * times.unwrap_or(1),
+        cases: cases * number("TENURE_TIMES").unwrap_or(1),
         rng_algorithm: RngAlgorithm::ChaCha,
         rng_seed: RngSeed::Fixed(seed),
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),

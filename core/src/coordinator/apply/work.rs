@@ -186,10 +186,11 @@ impl Applier<'_> {
     pub(super) fn node_untaken(&mut self, id: RunId, node: NodeIx, again_at: Time) {
         let work = &mut self.state.the_run_mut(id).node_mut(node).work;
         work.until = again_at;
-        if let Some(rare) = &mut work.rare {
+        self.step(id, node, WorkStep::Delay);
+        // Only now, because who is excluded decides where it waited.
+        if let Some(rare) = &mut self.state.the_run_mut(id).node_mut(node).work.rare {
             rare.excluded.clear();
         }
-        self.step(id, node, WorkStep::Delay);
     }
 
     pub(super) fn node_returned(&mut self, id: RunId, node: NodeIx, how: Return) {

@@ -8,7 +8,7 @@ use crate::coordinator::command::{Failure, Report, Sending, Suspension, Then};
 use crate::coordinator::effect::{Delivery, Outgoing, Reported};
 use crate::coordinator::event::{By, Event, LateResult, NewMessage, Return};
 use crate::coordinator::placement::{Placement, is_healthy};
-use crate::coordinator::rejection::Rejection;
+use crate::coordinator::rejection::{Ineligible, Rejection};
 use crate::coordinator::row::Work;
 use crate::coordinator::state::Run;
 use crate::graph::{Stream, is_name};
@@ -341,9 +341,16 @@ impl Decision<'_> {
         self.is_wanted(case)?;
         let target = self.state.workers.of(self.tenant, to).ok_or(Rejection::UnknownWorker { worker: to })?;
         let class = self.state.definition_of(case.run).class(case.node);
-        // A place under the run's key comes free with the offer that is passed on.
         is_healthy(target)
             .and_then(|()| placement.may_hold(class, target))
+            .and_then(|()| match case.run.head.concurrency() {
+                // Its own place under the key comes free with the offer that is passed on; others, whose runs allow
+                // more, may hold the rest.
+                Some(limit) if placement.held_under(self.tenant, limit.key) > limit.limit => {
+                    Err(Ineligible::ConcurrencyKey { limit: limit.limit })
+                }
+                _ => Ok(()),
+            })
             .map_err(|why| Rejection::NotEligible { why })?;
         self.end(
             case,

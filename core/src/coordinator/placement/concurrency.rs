@@ -2,7 +2,8 @@
 //!
 //! The rule that keeps order: of the work under one (key, class, limit), as many of the first as there are free
 //! places are in the queue, and no more. So what is parked follows from the state alone, and a restored machine parks
-//! the same (S46).
+//! the same (S46). Work that some worker is excluded from is a group of its own: it must not stand in the way of work
+//! that this worker may have.
 
 use super::{Item, Key};
 use crate::coordinator::command::Concurrency;
@@ -18,9 +19,11 @@ pub(super) struct Concurrencies {
 #[derive(Debug, Clone, Default)]
 struct Entry {
     held: u32,
-    /// By class and limit.
-    groups: BTreeMap<(u32, u32), Group>,
+    groups: BTreeMap<GroupKey, Group>,
 }
+
+/// Class and limit; and the work itself, if it stands alone.
+type GroupKey = (u32, u32, Option<Key>);
 
 /// Work of one class under one limit.
 #[derive(Debug, Clone, Default)]
@@ -62,11 +65,11 @@ impl Group {
 }
 
 impl Entry {
-    fn balance(&mut self, only: Option<(u32, u32)>) -> Vec<Move> {
+    fn balance(&mut self, only: Option<GroupKey>) -> Vec<Move> {
         let mut moves = Vec::new();
         let held = self.held;
-        self.groups.retain(|(class, limit), group| {
-            if only.is_none_or(|only| only == (*class, *limit)) {
+        self.groups.retain(|(class, limit, alone), group| {
+            if only.is_none_or(|only| only == (*class, *limit, *alone)) {
                 group.balance(*class, limit.saturating_sub(held) as usize, &mut moves);
             }
             !(group.queued.is_empty() && group.parked.is_empty())
@@ -83,15 +86,15 @@ impl Concurrencies {
     /// Work came; it, or what it displaces, is parked if there is no room under its key.
     pub(super) fn add(&mut self, tenant: TenantId, limit: Concurrency, item: Item) -> Vec<Move> {
         let entry = self.keys.entry((tenant, limit.key)).or_default();
-        let at = (item.class, limit.limit);
+        let at = (item.class, limit.limit, item.alone.then_some(item.key));
         entry.groups.entry(at).or_default().parked.insert(item.key, item.slot);
         entry.balance(Some(at))
     }
 
     /// Work went, wherever it waited; what takes its place in the queue enters it.
-    pub(super) fn remove(&mut self, tenant: TenantId, limit: Concurrency, class: u32, key: Key) -> Vec<Move> {
+    pub(super) fn remove(&mut self, tenant: TenantId, limit: Concurrency, item: Item) -> Vec<Move> {
         let Some(entry) = self.keys.get_mut(&(tenant, limit.key)) else { return Vec::new() };
-        let at = (class, limit.limit);
+        let (at, key) = ((item.class, limit.limit, item.alone.then_some(item.key)), item.key);
         if let Some(group) = entry.groups.get_mut(&at) {
             group.queued.remove(&key);
             group.parked.remove(&key);
@@ -131,13 +134,13 @@ impl Concurrencies {
     /// All that is parked: its class, its place in the order, and the slot of its run.
     pub(super) fn all_parked(&self) -> impl Iterator<Item = (u32, Key, u32)> + '_ {
         let groups = self.keys.values().flat_map(|entry| &entry.groups);
-        groups.flat_map(|((class, _), group)| group.parked.iter().map(|(key, slot)| (*class, *key, *slot)))
+        groups.flat_map(|((class, ..), group)| group.parked.iter().map(|(key, slot)| (*class, *key, *slot)))
     }
 
     /// How much is parked, by class.
     pub(super) fn parked_by_class(&self) -> BTreeMap<u32, usize> {
         let mut counts = BTreeMap::new();
-        for ((class, _), group) in self.keys.values().flat_map(|entry| &entry.groups) {
+        for ((class, ..), group) in self.keys.values().flat_map(|entry| &entry.groups) {
             *counts.entry(*class).or_default() += group.parked.len();
         }
         counts

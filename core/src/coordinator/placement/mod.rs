@@ -102,6 +102,8 @@ pub(crate) struct Item {
     pub(crate) key: Key,
     pub(crate) slot: u32,
     pub(crate) concurrency: Option<(TenantId, crate::coordinator::command::Concurrency)>,
+    /// Some worker is excluded from it.
+    pub(crate) alone: bool,
 }
 
 impl Item {
@@ -117,6 +119,7 @@ impl Item {
             key: [rank, head.id.number(), u64::from(node.get())],
             slot,
             concurrency: head.concurrency().map(|limit| (head.tenant, limit)),
+            alone: work.rare.as_ref().is_some_and(|rare| !rare.excluded.is_empty()),
         }
     }
 }
@@ -262,7 +265,7 @@ impl Placement {
         match item.concurrency {
             None => debug_assert!(was_queued, "ready work waits in its queue"),
             Some((tenant, limit)) => {
-                let moves = self.concurrencies.remove(tenant, limit, item.class, item.key);
+                let moves = self.concurrencies.remove(tenant, limit, item);
                 self.shift(moves);
             }
         }
