@@ -167,8 +167,8 @@ impl World {
         assert!(results.iter().all(Result::is_ok), "{results:?}");
     }
 
-    /// One batch: a thousand runs are submitted, as many polled, started and completed, any of those in flight.
-    pub fn batch(&mut self) {
+    /// The first half of a batch: runs are submitted, as many are polled, and as many of those held are chosen.
+    fn submit_and_poll(&mut self) -> Vec<(usize, Vec<Held>)> {
         self.clock += 1;
         for _ in 0..BATCH {
             self.submit();
@@ -176,7 +176,12 @@ impl World {
         for _ in 0..BATCH / 100 {
             self.poll(100);
         }
-        let taken = self.take_held(BATCH);
+        self.take_held(BATCH)
+    }
+
+    /// One batch: two hundred runs are submitted, as many polled, started and completed, any of those in flight.
+    pub fn batch(&mut self) {
+        let taken = self.submit_and_poll();
         for (at, held) in &taken {
             self.report(*at, held, &Then::Start);
         }
@@ -224,16 +229,9 @@ impl World {
         (batches * BATCH) as f64 / start.elapsed().as_secs_f64()
     }
 
-    /// Every row that was put so far, if kept, by key.
+    /// Rows per lifecycle, and their bytes, of runs that live their whole life in one batch.
     pub fn rows_of_whole_lives(&mut self) -> (f64, f64) {
-        self.clock += 1;
-        for _ in 0..BATCH {
-            self.submit();
-        }
-        for _ in 0..BATCH / 100 {
-            self.poll(100);
-        }
-        let taken = self.take_held(BATCH);
+        let taken = self.submit_and_poll();
         for (at, held) in &taken {
             self.report(*at, held, &Then::Start);
             self.report(*at, held, &Then::Complete { output: Value::EMPTY });

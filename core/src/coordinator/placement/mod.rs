@@ -102,7 +102,7 @@ pub(crate) struct Item {
     pub(crate) key: Key,
     pub(crate) slot: u32,
     pub(crate) concurrency: Option<(TenantId, crate::coordinator::command::Concurrency)>,
-    /// Some worker is excluded from it.
+    /// It is offered, and some worker is excluded from it.
     pub(crate) alone: bool,
 }
 
@@ -114,12 +114,14 @@ impl Item {
         let head = &run.head;
         let behind = u64::from(u8::MAX - head.priority) * state.limits.age_per_priority_ms;
         let rank = work.ready_at.as_ms().saturating_add(behind);
+        let definition = state.definition_of(run);
+        let is_push = matches!(definition.work(node).assign, Assign::Push { .. });
         Self {
-            class: state.definition_of(run).class(node),
+            class: definition.class(node),
             key: [rank, head.id.number(), u64::from(node.get())],
             slot,
             concurrency: head.concurrency().map(|limit| (head.tenant, limit)),
-            alone: work.rare.as_ref().is_some_and(|rare| !rare.excluded.is_empty()),
+            alone: is_push && work.rare.as_ref().is_some_and(|rare| !rare.excluded.is_empty()),
         }
     }
 }
