@@ -63,7 +63,7 @@ fn backoff_ms(run: &Run, node: NodeIx, retry: &Retry) -> u64 {
     let most = doubled.min(retry.max_backoff_ms);
     let (hi, lo) = run.head.id.halves();
     let series = u64::from(run.head.series.get());
-    fold(&[hi, lo, u64::from(node.get()), series, u64::from(work.attempt.get())]) % (most + 1)
+    fold(&[hi, lo, u64::from(node.get()), series, u64::from(work.attempt.get())]) % most.saturating_add(1)
 }
 
 /// When a suspended node is due, if it waits for a time at all.

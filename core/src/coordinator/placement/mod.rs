@@ -112,7 +112,7 @@ impl Item {
         let run = state.runs.at(slot);
         let work = run.work(node);
         let head = &run.head;
-        let behind = u64::from(u8::MAX - head.priority) * state.limits.age_per_priority_ms;
+        let behind = u64::from(u8::MAX - head.priority).saturating_mul(state.limits.age_per_priority_ms);
         let rank = work.ready_at.as_ms().saturating_add(behind);
         let definition = state.definition_of(run);
         let is_push = matches!(definition.work(node).assign, Assign::Push { .. });
