@@ -249,7 +249,8 @@ impl Engine<'_> {
                 Timer::Rescue => self.rescue(),
                 Timer::PageIn => {
                     let horizon_ms = self.core.state.limits.page_horizon_ms;
-                    let needs = alloc::vec![Need::Waking { until: now.after_ms(horizon_ms.saturating_mul(2)) }];
+                    let needs =
+                        alloc::vec![Need::Waking { until: now.after_ms(horizon_ms.saturating_mul(2)) }];
                     self.out.loads.push(Load { needs, again: None });
                     // Asked again soon if the rows do not come.
                     let again = now.after_ms(horizon_ms / 8 + 1);

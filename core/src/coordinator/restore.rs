@@ -41,7 +41,9 @@ impl fmt::Display for BadRows {
             Self::UnknownWorker { run, worker } => {
                 write!(f, "run {run} is held by worker {worker}, which is not there")
             }
-            Self::NodesMissing { run } => write!(f, "run {run} does not have the nodes of its definition"),
+            Self::NodesMissing { run } => {
+                write!(f, "run {run} does not have the nodes of its definition, or half of one is missing")
+            }
             Self::InboxMissing { run } => write!(f, "run {run} does not have the inboxes of its definition"),
             Self::MessageMissing { run } => write!(f, "run {run} has a gap in an inbox"),
             Self::RunTwice { run } => write!(f, "run {run} is there twice"),
@@ -228,6 +230,14 @@ fn assemble(state: &State, row: RunRow, rows: &mut RunRows) -> Result<Run, BadRo
             Nodes::Many(nodes.into_iter().map(|row| fresh(row.work)).collect())
         }
     };
+    let is_sound = |work: &Work| match work.phase {
+        Phase::Suspended => work.suspension().is_some(),
+        // Under the lease of the whole run, a node has no holder of its own.
+        phase => !phase.is_held() || work.assignment.is_some() || whole.is_some(),
+    };
+    if !nodes.as_slice().iter().all(|node| is_sound(&node.work)) {
+        return Err(BadRows::NodesMissing { run: id });
+    }
     if nodes.as_slice().len() != definition.plan.len() || matches!(&nodes, Nodes::Many(all) if all.len() == 1)
     {
         return Err(BadRows::NodesMissing { run: id });
