@@ -1,0 +1,1 @@
+//! A reference model of the rules, written from the design alone.
