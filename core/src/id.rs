@@ -80,6 +80,8 @@ id128! {
     ContentHash;
     /// A message's own id, unique within its inbox.
     MessageId;
+    /// A server, in one life of its process.
+    ServerId;
 }
 
 impl RunId {
@@ -163,6 +165,10 @@ count! {
     RequestId(u64);
     /// Number of something owed to the outside, growing within a partition.
     OutboxId(u64);
+    /// The fencing number of a partition's owner; a store refuses the commits of a lower one (S11).
+    Ownership(u64);
+    /// Number of a commit within a partition, gapless over all owners.
+    Batch(u64);
 }
 
 impl NodeIx {

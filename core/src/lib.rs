@@ -15,6 +15,8 @@ pub mod graph;
 pub mod id;
 pub mod lifecycle;
 pub mod limits;
+pub mod shard;
+pub mod steward;
 pub mod time;
 pub mod value;
 
@@ -26,3 +28,5 @@ mod mix;
 mod readme {}
 
 pub use coordinator::Coordinator;
+pub use shard::Shard;
+pub use steward::Steward;

@@ -80,11 +80,14 @@ macro_rules! lifecycle {
             }
 
             fn is_terminal(self) -> bool {
-                matches!(self, $(Self::$t)|*)
+                let terminal: &[Self] = &[$(Self::$t),*];
+                terminal.contains(&self)
             }
         }
     };
 }
+
+pub(crate) use lifecycle;
 
 lifecycle! {
     /// Where a piece of work stands: a node, or a whole run under `scope: run`.

@@ -104,4 +104,14 @@ pub enum Reason {
     PageIn,
     /// When to forget what retention allows.
     Sweep,
+    /// When to try a commit again that is known not to have been applied.
+    CommitAgain,
+    /// When to ask again whether a commit was applied.
+    ResolveAgain,
+    /// When to show other servers that this one lives.
+    Beat,
+    /// When to look at the other servers and at who owns what.
+    Survey,
+    /// When to ask for something again whose answer did not come.
+    AskAgain,
 }
