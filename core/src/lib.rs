@@ -13,6 +13,7 @@ pub mod coordinator;
 pub mod definition;
 pub mod graph;
 pub mod id;
+pub mod invariants;
 pub mod lifecycle;
 pub mod limits;
 pub mod time;
