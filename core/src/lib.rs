@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+pub mod agent;
 pub mod coordinator;
 pub mod definition;
 pub mod graph;
@@ -26,4 +27,5 @@ mod mix;
 #[doc = include_str!("../../README.md")]
 mod readme {}
 
+pub use agent::Agent;
 pub use coordinator::Coordinator;
