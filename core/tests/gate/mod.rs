@@ -93,13 +93,18 @@ pub struct Server {
     pub held: Vec<(u64, command::Held)>,
     pub runs: Vec<RunId>,
     pub losses: u64,
+    polls: u64,
 }
 
 impl Server {
     pub fn new(settings: Settings) -> Self {
+        Self::with(limits(), settings)
+    }
+
+    pub fn with(limits: Limits, settings: Settings) -> Self {
         Self {
             exclusive: settings.exclusive,
-            shard: Shard::new(PARTITION, limits(), settings),
+            shard: Shard::new(PARTITION, limits, settings),
             ear: Ear::default(),
             out: Output::default(),
             orders: Vec::new(),
@@ -112,7 +117,15 @@ impl Server {
             held: Vec::new(),
             runs: Vec::new(),
             losses: 0,
+            polls: 0,
         }
+    }
+
+    /// Knows what clients of the other server know.
+    pub fn learn_of(&mut self, other: &Self) {
+        (self.workers, self.held, self.runs) =
+            (other.workers.clone(), other.held.clone(), other.runs.clone());
+        self.polls += other.polls + other.asked.len() as u64;
     }
 
     /// One turn, checked.
@@ -480,7 +493,7 @@ pub fn heartbeat(server: &Server, worker: u64) -> Command {
 }
 
 pub fn poll(server: &Server, worker: u64) -> Command {
-    let poll = PollId::new(server.asked.len() as u64 + 1);
+    let poll = PollId::new(server.polls + server.asked.len() as u64 + 1);
     let incarnation = known(server, worker).0;
     Command::Poll { worker: WorkerId::new(u128::from(worker)), incarnation, poll, max: 1, wait: false }
 }
