@@ -60,7 +60,7 @@ limits! {
     definitions: Definitions = 100_000;
     /// Names on one definition's versions.
     aliases: Aliases = 100;
-    /// Runs that have not ended, per tenant.
+    /// Runs in memory that have not ended, per tenant: no other is opened then. Those that wake come on top.
     live_runs: LiveRuns = 10_000_000;
     /// Labels of one run.
     labels: Labels = 64;

@@ -219,7 +219,7 @@ impl World {
             // Whoever starts now is of the newest release, once an old one was found wanting.
             self.servers[proc].release = if self.choice.is_calm() { 2 } else { release };
             self.armed[proc].fill(u64::MAX);
-            self.at(self.now, Event::Wake { proc, which: STEWARD });
+            self.call(proc, STEWARD);
         } else if proc < self.first_rogue() {
             self.workers[proc - self.config.servers] =
                 Worker::new(proc, proc - self.config.servers, &self.config);
@@ -272,7 +272,8 @@ impl World {
         let waits = self.clients.iter().any(|client| !client.is_idle());
         if open.is_empty() && !waits && !owes {
             self.settled_at = Some(self.now);
-            let checked = self.oracles.at_the_end(&self.store, &self.servers, &self.config, self.clock(0));
+            let clocks: Vec<_> = (0..self.config.servers).map(|proc| self.clock(proc)).collect();
+            let checked = self.oracles.at_the_end(&self.store, &self.servers, &self.config, &clocks);
             return self.hold(checked);
         }
         if self.now > self.config.horizon_ms + self.config.settle_ms {
@@ -349,8 +350,9 @@ impl World {
             self.ask(proc, partition, request, command);
         }
         for proc in self.config.servers..self.first_rogue() {
-            let is_fenced = self.workers[proc - self.config.servers].is_fenced();
-            if !self.procs[proc].dead && (!self.procs[proc].up || is_fenced) {
+            let worker = &self.workers[proc - self.config.servers];
+            let needs_it = worker.is_fenced() || worker.is_hung();
+            if !self.procs[proc].dead && (!self.procs[proc].up || needs_it) {
                 self.restart(proc);
             }
         }

@@ -22,7 +22,7 @@ use tenure_core::shard::lifecycle::Standing;
 use tenure_core::shard::{Shard, Tap};
 use tenure_core::steward::Steward;
 use tenure_core::steward::lifecycle::Hold;
-use tenure_core::time::Now;
+use tenure_core::time::{Now, Time};
 
 /// How often a whole machine is checked, in its inputs.
 const WHOLE_EVERY: u64 = 100;
@@ -50,6 +50,8 @@ pub struct Oracles {
     pub situations: Situations,
     /// Rows of lifecycle tables that were hit.
     pub tables: Tables,
+    /// The latest machine time of each partition.
+    latest: Vec<Time>,
     /// Audited events of all Coordinators.
     pub events: u64,
     /// Milliseconds from ready to started, as they came.
@@ -87,6 +89,7 @@ pub(crate) struct Eye<'a> {
     situations: &'a mut Situations,
     tables: &'a mut Tables,
     events: &'a mut u64,
+    latest: &'a mut Time,
     waits: &'a mut Vec<u32>,
 }
 
@@ -103,6 +106,7 @@ impl Oracles {
             promised: BTreeMap::new(),
             situations: Situations::default(),
             tables: Tables::default(),
+            latest: vec![Time::ZERO; partitions],
             events: 0,
             waits: Vec::new(),
         }
@@ -114,6 +118,7 @@ impl Oracles {
             situations: &mut self.situations,
             tables: &mut self.tables,
             events: &mut self.events,
+            latest: &mut self.latest[usize::from(partition)],
             waits: &mut self.waits,
         }
     }
@@ -272,26 +277,22 @@ impl Oracles {
         store: &Store,
         servers: &[Server],
         config: &Config,
-        now: Now,
+        clocks: &[Now],
     ) -> Result<(), Violation> {
         for (run, _) in &self.promised {
             let part = &store.parts[usize::from(run.partition())];
             let is_there = part.rows.heads().any(|head| head.id == *run);
-            let machine = servers
-                .iter()
-                .filter_map(|server| server.machine(run.partition()))
-                .map(Coordinator::now)
-                .max();
-            let may_be_forgotten = machine.is_some_and(|now| now.as_ms() >= config.limits.retention_ms);
+            let latest = self.latest[usize::from(run.partition())];
+            let may_be_forgotten = latest.as_ms() >= config.limits.retention_ms;
             if !is_there && !may_be_forgotten {
                 return Err(broken("S33", format!("run {run} was promised and is gone")));
             }
         }
-        for server in servers {
+        for (server, now) in servers.iter().zip(clocks) {
             for partition in 0..config.partitions {
                 if let Some(machine) = server.machine(partition) {
                     invariants::check_state(machine)?;
-                    invariants::s46_rows_are_enough(machine, now)?;
+                    invariants::s46_rows_are_enough(machine, *now)?;
                 }
             }
         }
@@ -393,7 +394,7 @@ impl Eye<'_> {
                 _ => {}
             }
         }
-        let _ = machine;
+        *self.latest = machine.now().max(*self.latest);
     }
 
     /// Notes rare situations.

@@ -151,13 +151,16 @@ impl World {
         let mut eye = self.oracles.eye(proc, partition);
         eye.arrives(&input);
         shard.handle_with(now, input, &mut out, &mut eye);
-        let seen = eye.end(shard, before, &out);
         let deadline = shard.next_deadline().map(|deadline| deadline.mono);
+        for release in &out.effects {
+            let result = self.oracles.released(proc, partition, release);
+            self.hold(result);
+        }
+        let shard = &self.servers[proc].shards[usize::from(partition)];
+        let seen = self.oracles.eye(proc, partition).end(shard, before, &out);
         self.hold(seen);
         let life = self.procs[proc].life;
         for release in out.effects.drain(..) {
-            let result = self.oracles.released(proc, partition, &release);
-            self.hold(result);
             self.release(proc, partition, release);
         }
         for order in out.orders.drain(..) {

@@ -132,6 +132,11 @@ impl Worker {
         partitions.any(|session| session.state == SessionState::Fenced)
     }
 
+    /// True if something executes here that will never end by itself.
+    pub fn is_hung(&self) -> bool {
+        self.executions.values().any(|execution| execution.end == End::Never)
+    }
+
     /// Feeds the Agent, and does what it says.
     pub fn feed(&mut self, input: Input, around: &mut Around<'_>) {
         self.agent.handle(around.now, input, &mut self.out);
@@ -147,9 +152,8 @@ impl Worker {
                 }
                 Order::Start { grant } => self.start(grant, around),
                 Order::Stop { held, .. } => {
-                    if self.executions.remove(&key(held)).is_some() {
-                        said.push(Input::Stopped { held });
-                    }
+                    self.executions.remove(&key(held));
+                    said.push(Input::Stopped { held });
                 }
                 Order::Answer { held, result } => said.extend(self.answered(held, result, around)),
                 Order::Drained => around.wishes.push(Wish::Drained),

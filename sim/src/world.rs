@@ -207,7 +207,7 @@ impl World {
 
     fn begin(&mut self) {
         for server in 0..self.config.servers {
-            self.at(self.now, Event::Wake { proc: server, which: STEWARD });
+            self.call(server, STEWARD);
         }
         for index in 0..self.config.agents {
             let proc = self.config.servers + index;
@@ -302,9 +302,6 @@ impl World {
         if let Some(proc) = Self::target(&event) {
             let process = &self.procs[proc];
             if !process.up {
-                if let Event::Wake { proc, which } = event {
-                    self.disarm(proc, which);
-                }
                 return;
             }
             if process.paused_until > self.now {
@@ -312,6 +309,15 @@ impl World {
                 return self.at(until, event);
             }
             self.note([self.now, proc as u64, 1]);
+            if self.trace.is_some()
+                && let Event::Arrive { to, packet } = &event
+            {
+                let line = format!("{to} <- {packet:?}");
+                self.tell(|| line);
+            } else if self.trace.is_some() {
+                let line = format!("{event:?}");
+                self.tell(|| line);
+            }
         }
         match event {
             Event::Arrive { to, packet } => self.arrive(to, *packet),
@@ -331,15 +337,19 @@ impl World {
         }
     }
 
-    fn disarm(&mut self, proc: Proc, which: u16) {
+    fn armed(&mut self, proc: Proc, which: u16) -> &mut u64 {
         let at = if which == STEWARD { usize::from(self.config.partitions) } else { usize::from(which) };
-        if let Some(armed) = self.armed.get_mut(proc).and_then(|armed| armed.get_mut(at)) {
-            *armed = u64::MAX;
-        }
+        &mut self.armed[proc][at]
     }
 
     fn wake(&mut self, proc: Proc, which: u16) {
-        self.disarm(proc, which);
+        // A call that was armed before an earlier one is out of date.
+        let now = self.now;
+        let armed = self.armed(proc, which);
+        if *armed > now {
+            return;
+        }
+        *armed = u64::MAX;
         if proc >= self.config.servers {
             self.agent(proc, agent::Input::Pulse);
         } else if which == STEWARD {
@@ -354,22 +364,25 @@ impl World {
         let Some(at) = mono.and_then(|mono| self.procs[proc].clock.when(mono, self.now)) else { return };
         // A deadline in the past is looked at in the next millisecond, not in this one for ever.
         let at = at.max(self.now + 1);
-        let slot = if which == STEWARD { usize::from(self.config.partitions) } else { usize::from(which) };
-        if at < self.armed[proc][slot] {
-            self.armed[proc][slot] = at;
+        if at < *self.armed(proc, which) {
+            *self.armed(proc, which) = at;
             self.at(at, Event::Wake { proc, which });
         }
+    }
+
+    /// Calls a machine now, whatever it is armed for.
+    pub(crate) fn call(&mut self, proc: Proc, which: u16) {
+        *self.armed(proc, which) = self.now;
+        self.at(self.now, Event::Wake { proc, which });
     }
 
     /// Calls every machine of a process anew: its clock was changed.
     pub(crate) fn rearm(&mut self, proc: Proc) {
         if proc < self.config.servers {
-            self.at(self.now, Event::Wake { proc, which: STEWARD });
-            for which in 0..self.config.partitions {
-                self.at(self.now, Event::Wake { proc, which });
-            }
+            self.call(proc, STEWARD);
+            (0..self.config.partitions).for_each(|which| self.call(proc, which));
         } else if proc < self.first_rogue() {
-            self.at(self.now, Event::Wake { proc, which: 0 });
+            self.call(proc, 0);
         }
     }
 
@@ -561,5 +574,46 @@ impl World {
             }
         }
         hasher.finish()
+    }
+}
+
+impl World {
+    /// What every process is doing, for people.
+    pub fn describe(&self) -> String {
+        use std::fmt::Write as _;
+        let mut text = String::new();
+        for (proc, process) in self.procs.iter().enumerate() {
+            let _ =
+                write!(text, "process {proc}: up {} dead {} life {}", process.up, process.dead, process.life);
+            if proc < self.config.servers {
+                for partition in 0..self.config.partitions {
+                    let server = &self.servers[proc];
+                    let _ = write!(text, "; partition {partition} {}", server.standing(partition));
+                }
+            } else if proc < self.first_rogue() {
+                let agent = &self.workers[proc - self.config.servers].agent;
+                let _ = write!(text, "; {:?} {:?}", agent.next_deadline(), agent.session(0));
+                for piece in agent.pieces() {
+                    let _ = write!(text, "\n    {piece:?}");
+                }
+            }
+            text.push('\n');
+        }
+        for server in self.servers.iter().enumerate().filter(|(proc, _)| self.procs[*proc].up) {
+            for partition in 0..self.config.partitions {
+                if let Some(machine) = server.1.machine(partition) {
+                    let _ = writeln!(
+                        text,
+                        "partition {partition} at {}: {:?}",
+                        machine.now(),
+                        machine.next_deadline()
+                    );
+                    for view in machine.workers(crate::client::TENANT) {
+                        let _ = writeln!(text, "    {view:?} could do {:?}", machine.offers(view.key, 3));
+                    }
+                }
+            }
+        }
+        text
     }
 }

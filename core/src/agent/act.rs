@@ -194,6 +194,7 @@ impl Session {
 
     /// Asks for up to `max` pieces of work. True if it did.
     fn poll(&mut self, max: u32, turn: &mut Turn<'_>) -> bool {
+        let max = max.min(self.poll_most);
         let may_ask = self.state == SessionState::Active && !self.flights.contains_key(&Kind::Poll);
         let is_due = may_ask && max > 0 && self.poll_at <= turn.now;
         if is_due {

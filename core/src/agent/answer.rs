@@ -11,6 +11,7 @@ use crate::coordinator::effect::{Answer, Grant};
 use crate::coordinator::rejection::Rejection;
 use crate::id::{Incarnation, NodeIx, PollId, RequestId, Session as SessionNumber};
 use crate::lifecycle::Lifecycle;
+use crate::limits::LimitName;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -210,6 +211,10 @@ impl Session {
                 self.fence(current, turn);
             }
             (_, Rejection::UnknownWorker { .. }) => self.forget(turn),
+            // It asked for more than this partition gives at once, and asks for less.
+            (Ask::Poll { .. }, Rejection::LimitReached { limit: LimitName::Poll, max }) => {
+                self.poll_most = u32::try_from(max).unwrap_or(u32::MAX);
+            }
             (Ask::Poll { .. }, rejection) => {
                 if let Rejection::StalePoll { last, .. } = rejection {
                     self.poll = self.poll.max(last);

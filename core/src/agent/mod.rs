@@ -15,7 +15,7 @@
 //! nothing that was missed once is missed for ever, and doing it twice says nothing new.
 //!
 //! **A lease is measured on this machine's own clock from the moment the request was sent** that confirmed it, and is
-//! trusted until `lease·(1 − drift) − guard` after that. What confirms is an answer that compared what is held on both
+//! trusted until `lease·(1 − drift)/(1 + drift) − guard` after that. What confirms is an answer that compared what is held on both
 //! sides: a heartbeat whose digest matched, a reconciliation, and for what it brings, a poll. Nothing executes that is not
 //! confirmed. A piece whose confirmation is late is stopped, and once its executor has stopped it is released and never
 //! resumed: whether it was lost meanwhile is the partition's to say, and a released piece is with another worker at once.

@@ -41,6 +41,8 @@ pub(super) struct Session {
     pub(super) is_woken: bool,
     /// Reports in one request, if the partition takes fewer than the settings say.
     pub(super) reports: u32,
+    /// Pieces of work that the partition gives in one poll, as far as it said.
+    pub(super) poll_most: u32,
     /// The last piece that was reported on, so that the next comes first.
     pub(super) reported: Option<Held>,
     pub(super) pieces: BTreeMap<Held, Piece>,
@@ -67,6 +69,7 @@ impl Session {
             poll_at: 0,
             is_woken: false,
             reports: u32::MAX,
+            poll_most: u32::MAX,
             reported: None,
             pieces: BTreeMap::new(),
             early: Vec::new(),

@@ -29,7 +29,7 @@ pub struct Settings {
     pub backoff_ms: u64,
     /// Copies of one request that may still be answered; older ones are not known any more.
     pub copies: u32,
-    /// By how many thousandths its clock may run slower than a partition's (F13).
+    /// By how many thousandths any clock, its own or a partition's, may run slow or fast (F13).
     pub drift_per_mille: u64,
     /// How long before the end of a lease it stops, on top of the drift.
     pub guard_ms: u64,
@@ -77,10 +77,11 @@ impl Settings {
     }
 
     /// How long a lease of this length may be trusted after the request that confirmed it was sent. The partition
-    /// counts from when that request arrived, which was later, on a clock that may be faster.
+    /// counts from when that request arrived, which was later, on a clock that may run fast by as much as this one runs
+    /// slow: `lease·(1 − drift) / (1 + drift) − guard`.
     pub fn trusted_ms(&self, lease_ms: u64) -> u64 {
-        let drift = u128::from(lease_ms) * u128::from(self.drift_per_mille.min(1_000));
-        let drift = drift.div_ceil(1_000) as u64;
-        lease_ms.saturating_sub(drift).saturating_sub(self.guard_ms)
+        let drift = u128::from(self.drift_per_mille.min(1_000));
+        let sure = u128::from(lease_ms) * (1_000 - drift) / (1_000 + drift);
+        (sure as u64).saturating_sub(self.guard_ms)
     }
 }
