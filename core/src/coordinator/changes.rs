@@ -18,6 +18,7 @@ pub(super) fn take_changes(core: &mut Coordinator, changes: &mut Vec<Change>) {
         changes.push(Change::Put(Row::Meta(state.meta.clone())));
     }
     changes.append(&mut touched.changes);
+    changes.reserve(touched.runs.len() + touched.nodes.len());
     for slot in touched.runs.drain(..) {
         let run = state.runs.at_mut(slot);
         run.touched = false;
@@ -127,6 +128,7 @@ fn rows_of(run: &Run) -> impl Iterator<Item = Row> + '_ {
 /// An ended run stays for a while; one that sleeps beyond the horizon goes at once.
 fn leave(applier: &mut Applier<'_>, number: u64) {
     let state = &mut *applier.state;
+    state.runs.focus(number);
     let Some(run) = state.runs.get(number) else { return };
     if run.is_ended() {
         state.ended.push_back(number);
@@ -150,8 +152,12 @@ pub(super) fn evict(applier: &mut Applier<'_>, number: u64) {
     for node in run.work_ixs() {
         timers.arm(Timer::Node(number, node), &mut run.node_mut(node).armed, Time::NEVER);
     }
-    if let (Some(key), true) = (run.head.key, run.is_ended()) {
-        keys.retire(run.head.tenant, key, run.head.ended_at, limits.resident_keys);
+    match run.head.key {
+        Some(key) if run.is_ended() => {
+            keys.retire(run.head.tenant, key, run.head.ended_at, limits.resident_keys);
+        }
+        Some(key) => keys.sleep(run.head.tenant, key.key),
+        None => {}
     }
     if !run.is_ended() {
         applier.live_run_count(run.head.tenant, -1);
