@@ -1,7 +1,9 @@
-//! Things found by a dense number: a slab, and pages of slots in order. Iterates by number, whatever the slab's order.
+//! Things found by a dense number: a slab, and pages of slots. Iterates by number, whatever the slab's order.
 
+use crate::mix::FixedState;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::BTreeSet;
+use hashbrown::HashMap;
 use slab::Slab;
 
 const BITS: u32 = 10;
@@ -17,7 +19,10 @@ struct Page {
 /// Things found by a dense number.
 #[derive(Debug, Clone)]
 pub(crate) struct Dense<T> {
-    pages: BTreeMap<u64, Page>,
+    /// Looked up, never iterated.
+    pages: HashMap<u64, Page, FixedState>,
+    /// The numbers of all pages.
+    order: BTreeSet<u64>,
     slab: Slab<T>,
     /// The number and slot that were last asked for by a writer: what one input touches is mostly one thing.
     focus: (u64, u32),
@@ -25,7 +30,7 @@ pub(crate) struct Dense<T> {
 
 impl<T> Default for Dense<T> {
     fn default() -> Self {
-        Self { pages: BTreeMap::new(), slab: Slab::new(), focus: (u64::MAX, NONE) }
+        Self { pages: HashMap::default(), order: BTreeSet::new(), slab: Slab::new(), focus: (u64::MAX, NONE) }
     }
 }
 
@@ -75,10 +80,10 @@ impl<T> Dense<T> {
     }
 
     pub(crate) fn insert(&mut self, number: u64, thing: T) -> u32 {
-        let page = self
-            .pages
-            .entry(number >> BITS)
-            .or_insert_with(|| Page { slots: Box::new([NONE; WIDTH]), used: 0 });
+        let page = self.pages.entry(number >> BITS).or_insert_with(|| {
+            self.order.insert(number >> BITS);
+            Page { slots: Box::new([NONE; WIDTH]), used: 0 }
+        });
         let entry = &mut page.slots[number as usize & (WIDTH - 1)];
         assert_eq!(*entry, NONE, "number {number} is here already");
         let slot = self.slab.insert(thing) as u32;
@@ -99,6 +104,7 @@ impl<T> Dense<T> {
         self.focus = (u64::MAX, NONE);
         if page.used == 0 {
             self.pages.remove(&(number >> BITS));
+            self.order.remove(&(number >> BITS));
         }
         Some(self.slab.remove(slot as usize))
     }
@@ -109,7 +115,8 @@ impl<T> Dense<T> {
 
     /// Those from `number` on, by number.
     pub(crate) fn iter_from(&self, number: u64) -> impl Iterator<Item = (u64, &T)> {
-        self.pages.range(number >> BITS..).flat_map(move |(page_number, page)| {
+        self.order.range(number >> BITS..).flat_map(move |page_number| {
+            let page = &self.pages[page_number];
             let first = page_number << BITS;
             page.slots.iter().enumerate().filter(|(_, slot)| **slot != NONE).filter_map(move |(at, slot)| {
                 let found = first + at as u64;
@@ -139,6 +146,6 @@ mod tests {
         assert_eq!(dense.iter_from(1024).map(|(number, _)| number).collect::<Vec<_>>(), [1024, 2800]);
         assert_eq!(dense.remove(2800), Some(2800));
         assert_eq!(dense.remove(2800), None);
-        assert_eq!((dense.len(), dense.pages.len()), (3, 2));
+        assert_eq!((dense.len(), dense.pages.len(), dense.order.len()), (3, 2, 2));
     }
 }
