@@ -140,7 +140,7 @@ impl Engine<'_> {
         let absent = |run: RunId| {
             let number = run.number();
             let may_be_stored = run.partition() == state.meta.partition && number < state.meta.next_run;
-            (may_be_stored && state.runs.slot(number).is_none()).then_some(Need::Run { number })
+            (may_be_stored && state.runs.get(number).is_none()).then_some(Need::Run { number })
         };
         let one = match &envelope.command {
             Command::Report { reports, .. } => {
@@ -226,6 +226,9 @@ impl Engine<'_> {
         let now = self.core.state.now();
         self.core.state.runs.focus(id.number());
         let Some(run) = self.core.state.run(id) else { return };
+        if !due::is_due(&self.core.state, run, node) {
+            return;
+        }
         if run.armed <= now {
             self.fire(Timer::Run(id.number()));
         }
@@ -413,7 +416,7 @@ impl Engine<'_> {
             Wanted::UpTo(most) => most,
         };
         let slot = self.core.state.workers.slot(key).expect("a worker that was answered is known");
-        let mut grants = Vec::new();
+        let mut grants = Vec::with_capacity(most.min(64) as usize);
         while (grants.len() as u32) < most && self.core.state.workers.at(slot).is_open() {
             let Coordinator { state, placement, .. } = &mut *self.core;
             let Some((run_slot, node)) = placement.pick(state, state.workers.at(slot), false) else { break };

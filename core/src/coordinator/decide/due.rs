@@ -42,6 +42,19 @@ pub(crate) fn fire(state: &State, timer: Timer, events: &mut VecDeque<Event>) {
     }
 }
 
+/// True if anything is due on a piece of work, its run, its lease or its inboxes.
+pub(crate) fn is_due(state: &State, run: &Run, node: NodeIx) -> bool {
+    let now = state.now();
+    if run.armed <= now || !run.has_node(node) {
+        return run.armed <= now;
+    }
+    let held_as = run.held_as(node);
+    run.node(node).armed <= now
+        || run.node(held_as).armed <= now
+        || state.is_lease_dead(run, held_as)
+        || run.inboxes_of(node).iter().any(|inbox| inbox.armed <= now)
+}
+
 /// The first lease that lapsed is taken back (S10: it is dead because of its own session, not because a list said so).
 fn rescue(state: &State) -> Option<Event> {
     let (_, lease) = state.leases.iter(&state.leases.lapsed).next()?;
