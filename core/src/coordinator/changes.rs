@@ -146,7 +146,7 @@ fn leave(applier: &mut Applier<'_>, number: u64) {
 /// Takes a run out of memory. Nothing of it is held, queued or unwritten.
 pub(super) fn evict(applier: &mut Applier<'_>, number: u64) {
     let State { timers, runs, keys, limits, .. } = &mut *applier.state;
-    let Some(mut run) = runs.remove(number) else { return };
+    let Some(run) = runs.get_mut(number) else { return };
     assert!(run.held == 0 && run.active == 0, "only what is at rest leaves memory");
     timers.arm(Timer::Run(number), &mut run.armed, Time::NEVER);
     for node in run.work_ixs() {
@@ -159,8 +159,10 @@ pub(super) fn evict(applier: &mut Applier<'_>, number: u64) {
         Some(key) => keys.sleep(run.head.tenant, key.key),
         None => {}
     }
-    if !run.is_ended() {
-        applier.live_run_count(run.head.tenant, -1);
+    let (tenant, is_ended) = (run.head.tenant, run.is_ended());
+    runs.remove(number);
+    if !is_ended {
+        applier.live_run_count(tenant, -1);
     }
 }
 
