@@ -36,14 +36,12 @@ impl Engine<'_> {
 
     /// Applies what was decided and all that follows from it, then gives out what that made possible.
     fn run(&mut self) {
-        loop {
-            self.settle();
+        self.settle();
+        while self.core.placement.has_news() {
             let mut found = core::mem::take(&mut self.core.queue);
             self.core.dispatch(&mut found);
             self.core.queue = found;
-            if self.core.queue.is_empty() {
-                return;
-            }
+            self.settle();
         }
     }
 

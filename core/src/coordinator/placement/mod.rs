@@ -490,6 +490,11 @@ impl Placement {
         }
     }
 
+    /// True if there is anything dispatch has to look at.
+    pub(crate) fn has_news(&self) -> bool {
+        !self.arrivals.is_empty() || !self.opened.is_empty()
+    }
+
     /// The next thing dispatch has to look at.
     pub(crate) fn next_news(&mut self) -> Option<News> {
         // Arrivals first, in the order they came.
