@@ -18,6 +18,7 @@ pub(super) fn take_changes(core: &mut Coordinator, changes: &mut Vec<Change>) {
         changes.push(Change::Put(Row::Meta(state.meta.clone())));
     }
     changes.append(&mut touched.changes);
+    changes.reserve(touched.runs.len() + touched.nodes.len());
     for slot in touched.runs.drain(..) {
         let run = state.runs.at_mut(slot);
         run.touched = false;
@@ -127,6 +128,7 @@ fn rows_of(run: &Run) -> impl Iterator<Item = Row> + '_ {
 /// An ended run stays for a while; one that sleeps beyond the horizon goes at once.
 fn leave(applier: &mut Applier<'_>, number: u64) {
     let state = &mut *applier.state;
+    state.runs.focus(number);
     let Some(run) = state.runs.get(number) else { return };
     if run.is_ended() {
         state.ended.push_back(number);
@@ -144,17 +146,23 @@ fn leave(applier: &mut Applier<'_>, number: u64) {
 /// Takes a run out of memory. Nothing of it is held, queued or unwritten.
 pub(super) fn evict(applier: &mut Applier<'_>, number: u64) {
     let State { timers, runs, keys, limits, .. } = &mut *applier.state;
-    let Some(mut run) = runs.remove(number) else { return };
+    let Some(run) = runs.get_mut(number) else { return };
     assert!(run.held == 0 && run.active == 0, "only what is at rest leaves memory");
     timers.arm(Timer::Run(number), &mut run.armed, Time::NEVER);
     for node in run.work_ixs() {
         timers.arm(Timer::Node(number, node), &mut run.node_mut(node).armed, Time::NEVER);
     }
-    if let (Some(key), true) = (run.head.key, run.is_ended()) {
-        keys.retire(run.head.tenant, key, run.head.ended_at, limits.resident_keys);
+    match run.head.key {
+        Some(key) if run.is_ended() => {
+            keys.retire(run.head.tenant, key, run.head.ended_at, limits.resident_keys);
+        }
+        Some(key) => keys.sleep(run.head.tenant, key.key),
+        None => {}
     }
-    if !run.is_ended() {
-        applier.live_run_count(run.head.tenant, -1);
+    let (tenant, is_ended) = (run.head.tenant, run.is_ended());
+    runs.remove(number);
+    if !is_ended {
+        applier.live_run_count(tenant, -1);
     }
 }
 

@@ -9,11 +9,12 @@ use super::state::WorkerKey;
 use crate::definition::Assign;
 use crate::id::{NodeIx, WorkerId};
 use crate::lifecycle::{Health, Phase};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 impl Coordinator {
     /// The next thing to be given out, as events. Looks at news until one of them leads to something.
-    pub(super) fn dispatch(&mut self, events: &mut Vec<Event>) {
+    pub(super) fn dispatch(&mut self, events: &mut VecDeque<Event>) {
         let before = events.len();
         while events.len() == before {
             match self.placement.next_news() {
@@ -25,7 +26,7 @@ impl Coordinator {
     }
 
     /// Work entered its queue.
-    fn arrived(&mut self, slot: u32, node: NodeIx, events: &mut Vec<Event>) {
+    fn arrived(&mut self, slot: u32, node: NodeIx, events: &mut VecDeque<Event>) {
         let before = events.len();
         let run = self.state.runs.at(slot);
         if !run.has_node(node) || !run.node(node).queued {
@@ -41,17 +42,17 @@ impl Coordinator {
         if self.placement.is_push(class) {
             self.offer(slot, node, events);
         } else if let Some(worker) = self.placement.idle_worker(&self.state, class) {
-            events.push(Event::WorkerCalled { worker: self.state.workers.at(worker).row.key });
+            events.push_back(Event::WorkerCalled { worker: self.state.workers.at(worker).row.key });
         }
         let is_stuck =
             events.len() == before && preempts && !self.placement.has_open_worker(&self.state, class);
         if is_stuck && let Some((run, node)) = self.placement.victim(class, priority) {
-            events.push(Event::StopAsked { run, node, reason: StopReason::Preempted });
+            events.push_back(Event::StopAsked { run, node, reason: StopReason::Preempted });
         }
     }
 
     /// Offers work to the best worker: the one it knows, if the work is sticky, or else by score (S37).
-    fn offer(&mut self, slot: u32, node: NodeIx, events: &mut Vec<Event>) {
+    fn offer(&mut self, slot: u32, node: NodeIx, events: &mut VecDeque<Event>) {
         let run = self.state.runs.at(slot);
         let (id, work) = (run.head.id, run.work(node));
         let definition = self.state.definition_of(run);
@@ -65,7 +66,7 @@ impl Coordinator {
         }
         let excluded: Vec<WorkerId> = work.rare.as_ref().map_or(Vec::new(), |rare| rare.excluded.clone());
         if u64::from(work.offers) >= self.state.limits.offers {
-            events.push(fail_for_good(run, node, FailureKind::NobodyLeft));
+            events.push_back(fail_for_good(run, node, FailureKind::NobodyLeft));
             return;
         }
         let creator = run.head.rare.as_ref().and_then(|rare| rare.creator);
@@ -78,13 +79,13 @@ impl Coordinator {
         let best = known.or_else(|| self.placement.best_worker(&self.state, class, &excluded));
         if let Some(best) = best {
             let (epoch, worker) = (self.state.meta.next_epoch, self.state.workers.at(best).row.key);
-            events.push(Event::NodeAssigned { run: id, node, epoch, worker, by: By::Placement });
+            events.push_back(Event::NodeAssigned { run: id, node, epoch, worker, by: By::Placement });
         } else if !excluded.is_empty() && !self.has_other_worker(slot, class, &excluded) {
             let Assign::Push { accept_ms } = spec.assign else { unreachable!("only pushed work is offered") };
             let again_at = self.state.now().after_ms(accept_ms);
-            events.push(Event::NodeUntaken { run: id, node, again_at });
+            events.push_back(Event::NodeUntaken { run: id, node, again_at });
         } else if !self.placement.has_fitting_worker(class) {
-            events.push(Event::NodeUnplaced { run: id, node });
+            events.push_back(Event::NodeUnplaced { run: id, node });
         }
     }
 
@@ -101,18 +102,18 @@ impl Coordinator {
     }
 
     /// A worker may have room: it is offered what waits for an offer, or told that a poll would find something.
-    fn opened(&mut self, slot: u32, events: &mut Vec<Event>) {
+    fn opened(&mut self, slot: u32, events: &mut VecDeque<Event>) {
         let Some(worker) = self.state.workers.try_at(slot).filter(|worker| worker.is_open()) else { return };
         let Some((run, node)) = self.placement.pick(&self.state, worker, true) else {
             if worker.waits && self.placement.pick(&self.state, worker, false).is_some() {
-                events.push(Event::WorkerCalled { worker: worker.row.key });
+                events.push_back(Event::WorkerCalled { worker: worker.row.key });
             }
             return;
         };
         debug_assert_eq!(self.state.runs.at(run).work(node).phase, Phase::Ready);
         let (run, epoch) = (self.state.runs.at(run).head.id, self.state.meta.next_epoch);
         let key = worker.row.key;
-        events.push(Event::NodeAssigned { run, node, epoch, worker: key, by: By::Placement });
+        events.push_back(Event::NodeAssigned { run, node, epoch, worker: key, by: By::Placement });
         // There may be room for more.
         self.placement.worker_opened(slot);
     }

@@ -14,6 +14,7 @@ use crate::id::{HandleIx, Incarnation, NodeIx, PollId, RunId, TenantId, WorkerId
 use crate::limits::LimitName;
 use crate::time::Now;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// A Coordinator and where it puts what it has to say, while it handles an input.
@@ -33,52 +34,52 @@ impl Engine<'_> {
         }
     }
 
-    /// Applies events and all that follows from them, then gives out what that made possible.
-    fn run(&mut self, events: impl IntoIterator<Item = Event>) {
-        self.settle(events);
-        let mut found = core::mem::take(&mut self.core.found);
-        loop {
+    /// Applies what was decided and all that follows from it, then gives out what that made possible.
+    fn run(&mut self) {
+        self.settle();
+        while self.core.placement.has_news() {
+            let mut found = core::mem::take(&mut self.core.queue);
             self.core.dispatch(&mut found);
-            if found.is_empty() {
-                break;
-            }
-            self.settle(found.drain(..));
+            self.core.queue = found;
+            self.settle();
         }
-        self.core.found = found;
     }
 
-    /// Applies events and all that follows from them, and gives out nothing.
-    fn settle(&mut self, events: impl IntoIterator<Item = Event>) {
+    /// Applies one event and all that follows from it, then gives out what that made possible.
+    fn run_one(&mut self, event: Event) {
+        self.core.queue.push_back(event);
+        self.run();
+    }
+
+    /// Applies what was decided and all that follows from it, and gives out nothing.
+    fn settle(&mut self) {
         let mut queue = core::mem::take(&mut self.core.queue);
-        let mut next = core::mem::take(&mut self.core.next);
-        queue.extend(events);
-        // Those from here on are consequences: they are looked at again before they happen.
-        let (decided, mut at) = (queue.len(), 0);
-        while at < queue.len() {
-            if at >= decided && follow::is_moot(&self.core.state, &queue[at]) {
-                queue.remove(at);
-                continue;
+        // Those behind the decided ones are consequences: they are looked at again before they happen.
+        let mut decided = queue.len();
+        while let Some(event) = queue.pop_front() {
+            let is_consequence = decided == 0;
+            decided = decided.saturating_sub(1);
+            if !(is_consequence && follow::is_moot(&self.core.state, &event)) {
+                self.step(event, &mut queue);
             }
-            self.step(&queue[at], &mut next);
-            queue.append(&mut next);
-            at += 1;
         }
-        let state = &self.core.state;
-        let (now, wall, step) = (state.clock.now, state.clock.wall, state.meta.step);
-        let lasting = queue.drain(..).filter(|event| !event.is_volatile());
-        self.out.audit.extend(lasting.map(|event| Stamped { at: now, wall, step, event }));
-        (self.core.queue, self.core.next) = (queue, next);
+        self.core.queue = queue;
     }
 
     /// Applies one event; what follows from it goes to `next`.
-    fn step(&mut self, event: &Event, next: &mut Vec<Event>) {
+    fn step(&mut self, event: Event, next: &mut VecDeque<Event>) {
         let core = &mut *self.core;
-        if !event.is_volatile() && core::mem::take(&mut core.begins_step) {
+        let is_volatile = event.is_volatile();
+        if !is_volatile && core::mem::take(&mut core.begins_step) {
             core.state.meta.step += 1;
         }
-        Applier { state: &mut core.state, placement: &mut core.placement }.apply(event);
-        react::react(&core.state, event, &mut self.out.effects);
-        follow::follow(&core.state, event, next);
+        Applier { state: &mut core.state, placement: &mut core.placement }.apply(&event);
+        react::react(&core.state, &event, &mut self.out.effects);
+        follow::follow(&core.state, &event, next);
+        if !is_volatile {
+            let (clock, step) = (&core.state.clock, core.state.meta.step);
+            self.out.audit.push(Stamped { at: clock.now, wall: clock.wall, step, event });
+        }
     }
 
     /// Whatever comes next is a step of its own (S3).
@@ -92,13 +93,22 @@ impl Engine<'_> {
         tenant: TenantId,
         decide: impl FnOnce(&mut Decision<'_>) -> Result<T, Rejection>,
     ) -> Result<T, Rejection> {
-        let mut events = core::mem::take(&mut self.core.decided);
-        let decided = decide(&mut Decision { state: &self.core.state, tenant, events: &mut events });
+        let decided = self.only_decide(tenant, decide);
+        self.run();
+        decided
+    }
+
+    /// Decides; what was decided waits to be applied. A refusal leaves nothing behind.
+    fn only_decide<T>(
+        &mut self,
+        tenant: TenantId,
+        decide: impl FnOnce(&mut Decision<'_>) -> Result<T, Rejection>,
+    ) -> Result<T, Rejection> {
+        let Coordinator { state, queue, .. } = &mut *self.core;
+        let decided = decide(&mut Decision { state, tenant, events: queue });
         if decided.is_err() {
-            events.clear();
+            self.core.queue.clear();
         }
-        self.run(events.drain(..));
-        self.core.decided = events;
         decided
     }
 
@@ -128,7 +138,7 @@ impl Engine<'_> {
         let absent = |run: RunId| {
             let number = run.number();
             let may_be_stored = run.partition() == state.meta.partition && number < state.meta.next_run;
-            (may_be_stored && state.runs.slot(number).is_none()).then_some(Need::Run { number })
+            (may_be_stored && state.runs.get(number).is_none()).then_some(Need::Run { number })
         };
         let one = match &envelope.command {
             Command::Report { reports, .. } => {
@@ -188,9 +198,9 @@ impl Engine<'_> {
     /// Fires a timer, as a step of its own.
     fn fire(&mut self, timer: Timer) {
         self.begin();
-        let mut events = Vec::new();
-        due::fire(&self.core.state, timer, &mut events);
-        self.run(events);
+        let Coordinator { state, queue, .. } = &mut *self.core;
+        due::fire(state, timer, queue);
+        self.run();
     }
 
     fn fire_worker(&mut self, key: WorkerKey) {
@@ -214,6 +224,9 @@ impl Engine<'_> {
         let now = self.core.state.now();
         self.core.state.runs.focus(id.number());
         let Some(run) = self.core.state.run(id) else { return };
+        if !due::is_due(&self.core.state, run, node) {
+            return;
+        }
         if run.armed <= now {
             self.fire(Timer::Run(id.number()));
         }
@@ -222,7 +235,7 @@ impl Engine<'_> {
         if self.core.state.is_lease_dead(run, held_as) {
             let event = due::lost(&self.core.state, run, held_as);
             self.begin();
-            self.run([event]);
+            self.run_one(event);
         }
         for node in [held_as, node] {
             let Some(run) = self.core.state.run(id) else { return };
@@ -293,13 +306,12 @@ impl Engine<'_> {
                 self.decide(tenant, |decision| decision.set_alias(definition, alias, version))
             }
             Command::Submit(submit) => {
-                let (claim, mut events) = (submit.claim, Vec::new());
-                let mut decision = Decision { state: &self.core.state, tenant, events: &mut events };
-                let answer = decision.submit(*submit)?;
+                let claim = submit.claim;
+                let answer = self.only_decide(tenant, |decision| decision.submit(*submit))?;
                 // The creator comes before anyone the work would be offered to.
-                self.settle(events);
+                self.settle();
                 let answer = self.claim_as_creator(tenant, claim, answer);
-                self.run([]);
+                self.run();
                 Ok(answer)
             }
             Command::Cancel(on) => self.decide(tenant, |decision| decision.cancel(on)),
@@ -327,10 +339,11 @@ impl Engine<'_> {
                 Ok(Answer::Polled { session: self.session(tenant, worker), grants })
             }
             Command::Claim { worker, incarnation, poll, run, node } => {
-                let mut events = Vec::new();
-                let mut decision = Decision { state: &self.core.state, tenant, events: &mut events };
-                decision.claim(&self.core.placement, worker, incarnation, poll, (run, node))?;
-                self.run(events);
+                let Coordinator { state, placement, queue, .. } = &mut *self.core;
+                let mut decision = Decision { state, tenant, events: queue };
+                let claimed = decision.claim(placement, worker, incarnation, poll, (run, node));
+                claimed.inspect_err(|_| self.core.queue.clear())?;
+                self.run();
                 let grants = alloc::vec![self.grant(run, node)];
                 Ok(Answer::Polled { session: self.session(tenant, worker), grants })
             }
@@ -344,11 +357,11 @@ impl Engine<'_> {
             }
             Command::Drain { worker, on } => self.decide(tenant, |decision| decision.drain(worker, on)),
             Command::Deregister { worker, incarnation } => {
-                let mut events = Vec::new();
-                let mut decision = Decision { state: &self.core.state, tenant, events: &mut events };
-                let answer = decision.deregister(worker, incarnation)?;
+                let answer = self.only_decide(tenant, |decision| decision.deregister(worker, incarnation))?;
+                let leaves = core::mem::take(&mut self.core.queue);
                 self.give_all_back(WorkerKey { tenant, worker });
-                self.run(events);
+                self.core.queue = leaves;
+                self.run();
                 Ok(answer)
             }
             Command::Acknowledge { id, taken } => {
@@ -384,7 +397,8 @@ impl Engine<'_> {
                 let Event::NodeClaimed { node, epoch, .. } = event else {
                     unreachable!("a share is a claim")
                 };
-                self.settle([event]);
+                self.core.queue.push_back(event);
+                self.settle();
                 Answer::Submitted { run, held: Some(Held { run, node, epoch }) }
             }
             None => answer,
@@ -400,19 +414,19 @@ impl Engine<'_> {
             Wanted::UpTo(most) => most,
         };
         let slot = self.core.state.workers.slot(key).expect("a worker that was answered is known");
-        let mut grants = Vec::new();
+        let mut grants = Vec::with_capacity(most.min(64) as usize);
         while (grants.len() as u32) < most && self.core.state.workers.at(slot).is_open() {
             let Coordinator { state, placement, .. } = &mut *self.core;
             let Some((run_slot, node)) = placement.pick(state, state.workers.at(slot), false) else { break };
             let run = state.runs.at(run_slot).head.id;
             let epoch = state.meta.next_epoch;
             self.begin();
-            self.run([Event::NodeClaimed { run, node, epoch, worker: key, poll, by: By::Poll }]);
+            self.run_one(Event::NodeClaimed { run, node, epoch, worker: key, poll, by: By::Poll });
             grants.push(self.grant(run, node));
         }
         let waits = wait && (grants.len() as u32) < max;
         if self.core.state.workers.at(slot).waits != waits {
-            self.run([Event::WorkerWaits { worker: key, waits }]);
+            self.run_one(Event::WorkerWaits { worker: key, waits });
         }
         grants
     }
@@ -427,11 +441,10 @@ impl Engine<'_> {
     ) -> Result<Reported, Rejection> {
         self.fire_work(report.run, report.node);
         self.begin();
-        let mut events = core::mem::take(&mut self.core.decided);
-        let mut decision = Decision { state: &self.core.state, tenant, events: &mut events };
-        let decided = decision.report(&self.core.placement, worker, incarnation, report);
-        self.run(events.drain(..));
-        self.core.decided = events;
+        let Coordinator { state, placement, queue, .. } = &mut *self.core;
+        let decided =
+            Decision { state, tenant, events: queue }.report(placement, worker, incarnation, report);
+        self.run();
         decided
     }
 
@@ -451,7 +464,8 @@ impl Engine<'_> {
             let event =
                 decide::progress::give_back(&self.core.state, self.core.state.the_run(run), node, how);
             // Nothing is given out before the worker is gone: it would be offered what it just gave back.
-            self.settle([event]);
+            self.core.queue.push_back(event);
+            self.settle();
         }
     }
 
@@ -462,7 +476,7 @@ impl Engine<'_> {
             match *need {
                 Need::Waking { until } => {
                     self.begin();
-                    self.run([Event::PagedIn { until }]);
+                    self.run_one(Event::PagedIn { until });
                 }
                 Need::Registered => {
                     let known = runs.iter().filter_map(|run| self.core.state.run(*run));
@@ -484,6 +498,6 @@ impl Engine<'_> {
             self.out.loads.push(Load { needs: alloc::vec![Need::Registered], again: None });
         }
         self.begin();
-        self.run([]);
+        self.run();
     }
 }

@@ -11,10 +11,11 @@ use crate::id::{HandleIx, NodeIx, RunId, Seq};
 use crate::lifecycle::{Lifecycle, Phase, RunStatus};
 use crate::value::Value;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// What follows from `event`, which was just applied.
-pub(crate) fn follow(state: &State, event: &Event, events: &mut Vec<Event>) {
+pub(crate) fn follow(state: &State, event: &Event, events: &mut VecDeque<Event>) {
     let mut next = Follow { state, events };
     match event {
         Event::RunCreated(created) => next.opened(created.run),
@@ -107,7 +108,7 @@ pub(crate) fn is_moot(state: &State, event: &Event) -> bool {
 
 struct Follow<'a> {
     state: &'a State,
-    events: &'a mut Vec<Event>,
+    events: &'a mut VecDeque<Event>,
 }
 
 impl<'a> Follow<'a> {
@@ -116,7 +117,7 @@ impl<'a> Follow<'a> {
     }
 
     fn push(&mut self, event: Event) {
-        self.events.push(event);
+        self.events.push_back(event);
     }
 
     /// A run was opened: what waits for nothing becomes ready.

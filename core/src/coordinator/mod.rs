@@ -33,6 +33,7 @@ pub use state::held_digest;
 
 use crate::limits::Limits;
 use crate::time::{Deadline, Now, Reason};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use command::Input;
 use effect::Output;
@@ -46,11 +47,8 @@ use state::{State, Timer};
 pub struct Coordinator {
     state: State,
     placement: Placement,
-    /// Scratch, kept for its memory.
-    queue: Vec<Event>,
-    next: Vec<Event>,
-    found: Vec<Event>,
-    decided: Vec<Event>,
+    /// What was decided and is not applied yet: empty between inputs, kept for its memory.
+    queue: VecDeque<Event>,
     /// The next event that is not volatile begins a new step.
     begins_step: bool,
 }
@@ -62,15 +60,7 @@ impl Coordinator {
     }
 
     fn of(state: State) -> Self {
-        Self {
-            state,
-            placement: Placement::default(),
-            queue: Vec::new(),
-            next: Vec::new(),
-            found: Vec::new(),
-            decided: Vec::new(),
-            begins_step: true,
-        }
+        Self { state, placement: Placement::default(), queue: VecDeque::new(), begins_step: true }
     }
 
     /// What happened, and what must follow. Effects in `out` may leave once the rows touched so far are durable.

@@ -6,7 +6,7 @@ use super::event::{Event, Outcome, Return, StopReason};
 use super::state::{Run, State, WorkerKey};
 use crate::id::{NodeIx, RunId};
 use crate::lifecycle::{Phase, RunStatus};
-use crate::mix::fold;
+use crate::mix::{fold, mix};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -146,12 +146,11 @@ pub(crate) fn grant(state: &State, run: &Run, node: NodeIx) -> Grant {
     };
     let (hi, lo) = run.head.id.halves();
     let attempt = work.attempt.next();
-    let both = |salt: u64, parts: &[u64; 4]| {
-        let [a, b, c, d] = *parts;
-        u128::from(fold(&[salt, a, b, c, d])) << 64 | u128::from(fold(&[salt + 1, a, b, c, d]))
-    };
     let at = u64::from(node.get());
     let count = u64::from(run.head.series.get()) << 32 | u64::from(attempt.get());
+    // Attempts count from one, so nothing else is where the stable key is.
+    let (hi, lo) = (fold(&[hi, at]), fold(&[lo, at]));
+    let key = |count: u64| u128::from(mix(hi ^ count)) << 64 | u128::from(mix(lo ^ count));
     Grant {
         run: run.head.id,
         node,
@@ -162,8 +161,8 @@ pub(crate) fn grant(state: &State, run: &Run, node: NodeIx) -> Grant {
         lease_ms: spec.lease_ms,
         heartbeat_ms: spec.heartbeat_ms,
         priority: run.head.priority,
-        stable_key: both(1, &[hi, lo, at, 0]),
-        attempt_key: both(3, &[hi, lo, at, count]),
+        stable_key: key(0),
+        attempt_key: key(count),
         input: run.head.input,
         inputs,
         state: work.state(),

@@ -70,7 +70,7 @@ impl Applier<'_> {
         (assignment.claimed_at, assignment.poll) = (now, poll);
         let assignment = *assignment;
         self.link_lease(id, node, epoch, slot, &assignment);
-        self.relist(slot);
+        self.list_by_room(slot);
     }
 
     /// What offers and leases have in common.
@@ -82,7 +82,7 @@ impl Applier<'_> {
         entry.work.epoch = epoch;
         entry.work.assignment = Some(assignment);
         self.count_grant(id, node, slot, true);
-        self.relist(slot);
+        self.list_by_room(slot);
     }
 
     /// Links a lease to its worker, as an event or a row says.
@@ -176,7 +176,7 @@ impl Applier<'_> {
             }
         }
         self.count_grant(id, node, slot, false);
-        self.relist(slot);
+        self.list_by_room(slot);
         self.arm_worker(slot);
         self.placement.worker_opened(slot);
         if self.state.leases.lapsed.count == 0 && !self.state.armed.rescue.is_never() {

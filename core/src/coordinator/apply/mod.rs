@@ -223,31 +223,21 @@ impl Applier<'_> {
 
     /// A run is about to change: its version rises once per step (S3), and its row is to be written.
     fn change_run(&mut self, id: RunId) -> &mut Run {
-        let step = self.state.meta.step;
-        let run = self.touch_run(id);
-        if run.stepped != step {
-            run.stepped = step;
-            run.head.version = run.head.version.next();
-        }
-        run
-    }
-
-    /// A run's row is to be written.
-    fn touch_run(&mut self, id: RunId) -> &mut Run {
-        let State { runs, touched, .. } = &mut *self.state;
+        let State { runs, touched, meta, .. } = &mut *self.state;
         let slot = runs.slot(id.number()).expect("an event names a resident run");
         let run = runs.at_mut(slot);
-        if !run.touched {
-            run.touched = true;
-            touched.runs.push(slot);
-        }
+        touched.change_run(slot, run, meta.step);
         run
     }
 
     /// A piece of work is about to change: so does its run, and so does its row if it has one of its own.
     fn change_work(&mut self, id: RunId, node: NodeIx) -> &mut Run {
-        self.change_run(id);
-        self.touch_work(id, node)
+        let State { runs, touched, meta, .. } = &mut *self.state;
+        let slot = runs.slot(id.number()).expect("an event names a resident run");
+        let run = runs.at_mut(slot);
+        touched.change_run(slot, run, meta.step);
+        touched.work(slot, run, node);
+        run
     }
 
     /// A piece of work's row is to be written: its own if it has one, or else its run's.
@@ -255,20 +245,7 @@ impl Applier<'_> {
         let State { runs, touched, .. } = &mut *self.state;
         let slot = runs.slot(id.number()).expect("an event names a resident run");
         let run = runs.at_mut(slot);
-        match &mut run.nodes {
-            super::state::Nodes::Many(nodes) if !node.is_whole_run() => {
-                let entry = &mut nodes[node.index()];
-                if !entry.touched {
-                    entry.touched = true;
-                    touched.nodes.push((slot, node));
-                }
-            }
-            _ if !run.touched => {
-                run.touched = true;
-                touched.runs.push(slot);
-            }
-            _ => {}
-        }
+        touched.work(slot, run, node);
         run
     }
 

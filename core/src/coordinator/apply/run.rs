@@ -13,13 +13,6 @@ use alloc::vec::Vec;
 impl Applier<'_> {
     pub(super) fn run_created(&mut self, created: &RunCreated) {
         let now = self.state.now();
-        let rare = RunRare {
-            labels: created.labels.clone(),
-            concurrency: created.concurrency,
-            deadline_ms: created.deadline_ms,
-            creator: created.creator,
-            ..RunRare::default()
-        };
         let head = RunHead {
             id: created.run,
             tenant: created.tenant,
@@ -36,7 +29,7 @@ impl Applier<'_> {
             deadline: created.deadline,
             input: created.input,
             key: created.key,
-            rare: (rare != RunRare::default()).then(|| Box::new(rare)),
+            rare: rare(created),
         };
         let definition = self.state.definition(created.definition);
         let count = definition.plan.len();
@@ -192,6 +185,17 @@ impl Applier<'_> {
         self.live_run_count(tenant, 1);
         self.arm_run(id);
     }
+}
+
+/// What most runs do not have.
+fn rare(created: &RunCreated) -> Option<Box<RunRare>> {
+    let RunCreated { labels, concurrency, deadline_ms, creator, .. } = created;
+    if labels.is_empty() && concurrency.is_none() && deadline_ms.is_none() && creator.is_none() {
+        return None;
+    }
+    let (labels, concurrency) = (labels.clone(), *concurrency);
+    let (deadline_ms, creator) = (*deadline_ms, *creator);
+    Some(Box::new(RunRare { labels, concurrency, deadline_ms, creator, ..RunRare::default() }))
 }
 
 /// One inbox per declared handle.

@@ -5,8 +5,8 @@ use crate::coordinator::command::{Failure, FailureKind, Suspension};
 use crate::coordinator::event::{By, LateResult, Return, StopReason, WakeCause};
 use crate::coordinator::placement::Item;
 use crate::coordinator::row::{Change, HowEnded, LateRow, ReportMark, Row};
-use crate::coordinator::state::{Run, State, Timer, WorkerKey};
-use crate::definition::{Assign, Timeouts};
+use crate::coordinator::state::{Node, Run, State, Timer, WorkerKey};
+use crate::definition::{Assign, WorkSpec};
 use crate::id::{Attempt, Epoch, NodeIx, PollId, RunId};
 use crate::lifecycle::{Lifecycle, Phase, RunStatus, WorkStep};
 use crate::time::Time;
@@ -16,10 +16,13 @@ impl Applier<'_> {
     /// Changes a phase, and everything that is derived from it.
     fn step(&mut self, id: RunId, node: NodeIx, step: WorkStep) {
         let now = self.state.now();
-        self.leave_queue(id, node);
+        let before = self.state.the_run(id).work(node).phase;
+        let after = before.next(step);
+        if before == Phase::Ready {
+            self.leave_queue(id, node);
+        }
         let run = self.change_work(id, node);
         let entry = run.node_mut(node);
-        let (before, after) = (entry.work.phase, entry.work.phase.next(step));
         entry.work.phase = after;
         entry.work.since = now;
         entry.shown_at = now;
@@ -35,7 +38,9 @@ impl Applier<'_> {
         if run.head.status == RunStatus::Suspended {
             self.set_wake_at(id);
         }
-        self.enter_queue(id, node);
+        if after == Phase::Ready {
+            self.enter_queue(id, node);
+        }
         self.arm_node(id, node);
     }
 
@@ -64,13 +69,13 @@ impl Applier<'_> {
     pub(crate) fn arm_node(&mut self, id: RunId, node: NodeIx) {
         let State { runs, definitions, timers, .. } = &mut *self.state;
         let run = runs.get_mut(id.number()).expect("an event names a resident run");
-        let entry = run.node(node);
+        let (definition, is_paused) = (run.head.definition, run.head.status == RunStatus::Paused);
+        let entry = run.node_mut(node);
         if entry.armed.is_never() && (entry.work.phase == Phase::Waiting || entry.work.phase.is_terminal()) {
             return;
         }
-        let spec = definitions[run.head.definition.get() as usize].work(node);
-        let at = due_at(run, node, spec.assign, &spec.timeouts);
-        timers.arm(Timer::Node(id.number(), node), &mut run.node_mut(node).armed, at);
+        let at = due_at(entry, is_paused, definitions[definition.get() as usize].work(node));
+        timers.arm(Timer::Node(id.number(), node), &mut entry.armed, at);
     }
 
     pub(super) fn node_scheduled(&mut self, id: RunId, node: NodeIx) {
@@ -289,15 +294,14 @@ impl Run {
 }
 
 /// The first instant at which something is due on a piece of work.
-fn due_at(run: &Run, node: NodeIx, assign: Assign, timeouts: &Timeouts) -> Time {
-    let entry = run.node(node);
-    let work = &entry.work;
+fn due_at(entry: &Node, is_paused: bool, spec: &WorkSpec) -> Time {
+    let (work, timeouts) = (&entry.work, &spec.timeouts);
     let within = |from: Time, ms: Option<u64>| ms.map_or(Time::NEVER, |ms| from.after_ms(ms));
     let to_start = within(work.ready_at, timeouts.ready_to_start_ms);
     match work.phase {
-        Phase::Ready if run.head.status == RunStatus::Paused => Time::NEVER,
+        Phase::Ready if is_paused => Time::NEVER,
         Phase::Ready | Phase::Claimed => to_start,
-        Phase::Assigned => match assign {
+        Phase::Assigned => match spec.assign {
             Assign::Push { accept_ms } => entry.shown_at.after_ms(accept_ms).min(to_start),
             Assign::Pull => to_start,
         },

@@ -2,6 +2,7 @@
 
 use super::Applier;
 use crate::coordinator::event::WorkerRegistered;
+use crate::coordinator::placement::OPEN;
 use crate::coordinator::row::WorkerRow;
 use crate::coordinator::state::{List, Timer, Worker, WorkerKey};
 use crate::id::{Epoch, PollId, Session};
@@ -27,6 +28,14 @@ impl Applier<'_> {
     pub(crate) fn relist(&mut self, slot: u32) {
         let worker = self.state.workers.at_mut(slot);
         self.placement.relist(worker, slot);
+    }
+
+    /// A worker holds more or less than before: of where it is listed, that can change only whether it is.
+    pub(super) fn list_by_room(&mut self, slot: u32) {
+        let worker = self.state.workers.at(slot);
+        if worker.is_open() != worker.listed[OPEN].is_some() {
+            self.relist(slot);
+        }
     }
 
     /// Arms a worker's timer. A later instant does not move it: it is looked at when due and armed again.

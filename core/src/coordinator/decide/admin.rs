@@ -41,7 +41,7 @@ impl Decision<'_> {
             return Ok(Answer::Done);
         }
         Self::is_open(run)?;
-        self.events.push(Event::RunEnding {
+        self.events.push_back(Event::RunEnding {
             run: on.run,
             outcome: Outcome::Cancelled,
             cause: EndCause::Asked,
@@ -55,7 +55,7 @@ impl Decision<'_> {
         if run.head.status == RunStatus::Paused {
             return Err(Rejection::AlreadyPaused);
         }
-        self.events.push(Event::RunPaused { run: on.run });
+        self.events.push_back(Event::RunPaused { run: on.run });
         Ok(Answer::Done)
     }
 
@@ -64,7 +64,7 @@ impl Decision<'_> {
         if run.head.status != RunStatus::Paused {
             return Err(Rejection::NotPaused { status: run.head.status });
         }
-        self.events.push(Event::RunContinued { run: on.run });
+        self.events.push_back(Event::RunContinued { run: on.run });
         Ok(Answer::Done)
     }
 
@@ -80,7 +80,7 @@ impl Decision<'_> {
         self.limit(crate::limits::LimitName::LiveRuns, live + 1)?;
         let own_ms = run.head.rare.as_ref().and_then(|rare| rare.deadline_ms);
         let deadline = self.deadline(run.head.definition, own_ms);
-        self.events.push(Event::RunRetried { run: on.run, series: run.head.series.next(), deadline });
+        self.events.push_back(Event::RunRetried { run: on.run, series: run.head.series.next(), deadline });
         Ok(Answer::Done)
     }
 
@@ -93,7 +93,7 @@ impl Decision<'_> {
         }
         let definition = self.state.definition_of(run);
         let is_timer = definition.node(node).is_some_and(|spec| spec.kind != NodeKind::Work);
-        self.events.push(if is_timer {
+        self.events.push_back(if is_timer {
             Event::NodeCompleted { run: id, node, output: crate::value::Value::EMPTY }
         } else {
             Event::NodeResumed { run: id, node, cause: WakeCause::Hand }
@@ -104,7 +104,11 @@ impl Decision<'_> {
     pub(crate) fn acknowledge(&mut self, id: OutboxId, taken: bool) -> Result<Answer, Rejection> {
         match self.state.outbox.get(&id) {
             Some(entry) if entry.row.tenant == self.tenant => {
-                self.events.push(if taken { Event::OutboxSent { id } } else { Event::OutboxRefused { id } });
+                self.events.push_back(if taken {
+                    Event::OutboxSent { id }
+                } else {
+                    Event::OutboxRefused { id }
+                });
                 Ok(Answer::Done)
             }
             // A repeat: it was acknowledged before.

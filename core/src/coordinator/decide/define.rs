@@ -27,7 +27,7 @@ impl Decision<'_> {
         let (id, tenant) = (state.meta.next_definition, self.tenant);
         let version = DefinitionVersion::new(versions.len() as u32 + 1);
         let added = DefinitionAdded { id, tenant, version, hash, definition };
-        self.events.push(Event::DefinitionAdded(Box::new(added)));
+        self.events.push_back(Event::DefinitionAdded(Box::new(added)));
         Ok(Answer::Defined { id, version })
     }
 
@@ -51,7 +51,7 @@ impl Decision<'_> {
             self.limit(LimitName::Aliases, entry.aliases.len() as u64 + 1)?;
         }
         if entry.aliases.get(&alias) != Some(&id) {
-            self.events.push(Event::AliasSet { tenant: self.tenant, definition, alias, id });
+            self.events.push_back(Event::AliasSet { tenant: self.tenant, definition, alias, id });
         }
         Ok(Answer::Done)
     }

@@ -10,10 +10,10 @@ use crate::id::{HandleIx, NodeIx};
 use crate::lifecycle::{Health, Phase};
 use crate::time::Time;
 use crate::value::Value;
-use alloc::vec::Vec;
+use alloc::collections::VecDeque;
 
 /// What happens because of this timer now. Nothing, if it was armed for what is no longer so.
-pub(crate) fn fire(state: &State, timer: Timer, events: &mut Vec<Event>) {
+pub(crate) fn fire(state: &State, timer: Timer, events: &mut VecDeque<Event>) {
     let now = state.now();
     match timer {
         Timer::Worker(key) => worker(state, key, events),
@@ -35,11 +35,24 @@ pub(crate) fn fire(state: &State, timer: Timer, events: &mut Vec<Event>) {
                 return_messages(state, run, node, handle, true, events);
             }
         }
-        Timer::Outbox(id) => events.push(Event::OutboxTried { id }),
-        Timer::Sweep => events.push(Event::Swept { until: now }),
+        Timer::Outbox(id) => events.push_back(Event::OutboxTried { id }),
+        Timer::Sweep => events.push_back(Event::Swept { until: now }),
         Timer::Rescue => events.extend(rescue(state)),
         Timer::PageIn => {}
     }
+}
+
+/// True if anything is due on a piece of work, its run, its lease or its inboxes.
+pub(crate) fn is_due(state: &State, run: &Run, node: NodeIx) -> bool {
+    let now = state.now();
+    if run.armed <= now || !run.has_node(node) {
+        return run.armed <= now;
+    }
+    let held_as = run.held_as(node);
+    run.node(node).armed <= now
+        || run.node(held_as).armed <= now
+        || state.is_lease_dead(run, held_as)
+        || run.inboxes_of(node).iter().any(|inbox| inbox.armed <= now)
 }
 
 /// The first lease that lapsed is taken back (S10: it is dead because of its own session, not because a list said so).
@@ -57,20 +70,22 @@ pub(crate) fn lost(state: &State, run: &Run, node: NodeIx) -> Event {
 }
 
 /// A worker's silence: leases lapse, its health falls, and in the end it is forgotten.
-fn worker(state: &State, key: WorkerKey, events: &mut Vec<Event>) {
+fn worker(state: &State, key: WorkerKey, events: &mut VecDeque<Event>) {
     let Some(worker) = state.workers.get(key) else { return };
     let silent_ms = state.now().since(worker.last_seen);
     for lane in worker.lanes.iter().filter(|lane| lane.list.count > 0 && silent_ms >= lane.lease_ms) {
-        events.push(Event::SessionLapsed { worker: key, lease_ms: lane.lease_ms });
+        events.push_back(Event::SessionLapsed { worker: key, lease_ms: lane.lease_ms });
     }
     let limits = &state.limits;
     match worker.health {
-        Health::Healthy if silent_ms >= limits.stale_ms => events.push(Event::WorkerSilent { worker: key }),
-        Health::Stale if silent_ms >= limits.dead_ms => events.push(Event::WorkerSilent { worker: key }),
+        Health::Healthy if silent_ms >= limits.stale_ms => {
+            events.push_back(Event::WorkerSilent { worker: key })
+        }
+        Health::Stale if silent_ms >= limits.dead_ms => events.push_back(Event::WorkerSilent { worker: key }),
         Health::Dead | Health::Draining
             if silent_ms >= limits.worker_retention_ms && worker.held() + worker.lapsed == 0 =>
         {
-            events.push(Event::WorkerLeft { worker: key });
+            events.push_back(Event::WorkerLeft { worker: key });
         }
         _ => {}
     }
@@ -134,14 +149,14 @@ pub(crate) fn return_messages(
     node: NodeIx,
     handle: HandleIx,
     blame: bool,
-    events: &mut Vec<Event>,
+    events: &mut VecDeque<Event>,
 ) {
     let id = run.head.id;
     let Some(inbox) = run.inbox(node, handle).filter(|inbox| inbox.row.has_claimed()) else { return };
-    events.push(Event::MessagesReturned { run: id, node, handle, blame });
+    events.push_back(Event::MessagesReturned { run: id, node, handle, blame });
     let spec = state.definition_of(run).node(node).expect("a node with an inbox is declared");
     let most = spec.handles[usize::from(handle.get())].max_deliveries;
     if blame && inbox.row.deliveries + 1 >= most {
-        events.push(Event::MessageBuried { run: id, node, handle, seq: inbox.row.settled.next() });
+        events.push_back(Event::MessageBuried { run: id, node, handle, seq: inbox.row.settled.next() });
     }
 }

@@ -53,7 +53,7 @@ impl<'a> Decision<'a> {
         }
         let (run, node, handle, seq) = (send.run, send.node, send.handle, inbox.row.last.next());
         let message = Box::new(NewMessage { id: send.id, value: send.value, cursor: send.cursor });
-        self.events.push(if spec.trigger {
+        self.events.push_back(if spec.trigger {
             Event::TriggerInputReceived { run, node, handle, seq, message }
         } else {
             Event::MessageAppended { run, node, handle, seq, message }
@@ -121,7 +121,7 @@ impl<'a> Decision<'a> {
         if run.is_ended() || run.head.status == RunStatus::Ending {
             return Err(Rejection::RunEnded { status: run.head.status });
         }
-        self.events.push(Event::StreamEnded { run: id, node, handle, source, count });
+        self.events.push_back(Event::StreamEnded { run: id, node, handle, source, count });
         Ok(Answer::Done)
     }
 }

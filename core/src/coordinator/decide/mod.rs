@@ -20,13 +20,13 @@ use super::state::{Run, State, Worker, WorkerKey};
 use crate::id::{Incarnation, NodeIx, RunId, TenantId, WorkerId};
 use crate::limits::LimitName;
 use crate::value::{Place, Value};
-use alloc::vec::Vec;
+use alloc::collections::VecDeque;
 
 /// What a decision reads, and where it says what happens.
 pub(crate) struct Decision<'a> {
     pub(crate) state: &'a State,
     pub(crate) tenant: TenantId,
-    pub(crate) events: &'a mut Vec<Event>,
+    pub(crate) events: &'a mut VecDeque<Event>,
 }
 
 impl<'a> Decision<'a> {

@@ -33,11 +33,11 @@ impl Decision<'_> {
         if poll < known.last_poll {
             return Err(Rejection::StalePoll { last: known.last_poll, presented: poll });
         }
-        self.events.push(Event::WorkerSeen { worker: self.key(worker), load: None });
+        self.events.push_back(Event::WorkerSeen { worker: self.key(worker), load: None });
         if poll == known.last_poll {
             return Ok(Wanted::Again(self.granted_by(worker, poll)));
         }
-        self.events.push(Event::WorkerPolled { worker: self.key(worker), poll });
+        self.events.push_back(Event::WorkerPolled { worker: self.key(worker), poll });
         Ok(Wanted::UpTo(max.min(known.free_slots())))
     }
 
@@ -73,7 +73,7 @@ impl Decision<'_> {
         let is_repeat = |by_me: &&crate::coordinator::row::Assignment| {
             by_me.worker == worker && by_me.incarnation == incarnation && by_me.poll == poll
         };
-        self.events.push(Event::WorkerSeen { worker: self.key(worker), load: None });
+        self.events.push_back(Event::WorkerSeen { worker: self.key(worker), load: None });
         if work.phase.is_held() && work.assignment.as_ref().filter(is_repeat).is_some() {
             return Ok(());
         }
@@ -95,8 +95,8 @@ impl Decision<'_> {
             .map_err(|why| Rejection::NotEligible { why })?;
         let epoch = self.state.meta.next_epoch;
         let worker = self.key(worker);
-        self.events.push(Event::WorkerPolled { worker, poll });
-        self.events.push(Event::NodeClaimed { run: id, node, epoch, worker, poll, by: By::Claim });
+        self.events.push_back(Event::WorkerPolled { worker, poll });
+        self.events.push_back(Event::NodeClaimed { run: id, node, epoch, worker, poll, by: By::Claim });
         Ok(())
     }
 }

@@ -104,7 +104,13 @@ impl Decision<'_> {
         let kept = case.run.work(case.node).rare.as_ref().map_or(0, |rare| rare.late);
         if u64::from(kept) < self.state.limits.late_results {
             let (run, node, epoch, worker) = (case.report.run, case.node, case.report.epoch, case.worker);
-            self.events.push(Event::LateResult(Box::new(LateResult { run, node, epoch, worker, result })));
+            self.events.push_back(Event::LateResult(Box::new(LateResult {
+                run,
+                node,
+                epoch,
+                worker,
+                result,
+            })));
         }
     }
 
@@ -141,7 +147,7 @@ impl Decision<'_> {
             }
             let spec = &self.state.definition_of(case.run).node(node).expect("it has an inbox").handles;
             let room = row.unsettled() >= u64::from(spec[usize::from(handle.get())].capacity);
-            self.events.push(Event::MessagesConsumed {
+            self.events.push_back(Event::MessagesConsumed {
                 run: case.report.run,
                 node,
                 handle,
@@ -154,6 +160,9 @@ impl Decision<'_> {
 
     /// Messages of a report: along stream edges, and to other runs through the outbox.
     fn sends(&mut self, case: &Case<'_>) -> Result<(), Rejection> {
+        if case.report.sends.is_empty() {
+            return Ok(());
+        }
         let mut sent: BTreeMap<(NodeIx, HandleIx), u64> = BTreeMap::new();
         let mut stored: BTreeMap<u16, u64> = BTreeMap::new();
         let mut next_outbox = self.state.meta.next_outbox;
@@ -186,7 +195,7 @@ impl Decision<'_> {
                         value: *value,
                     };
                     let (id, tenant) = (next_outbox, self.tenant);
-                    self.events.push(Event::OutboxEnqueued { id, tenant, outgoing: Box::new(outgoing) });
+                    self.events.push_back(Event::OutboxEnqueued { id, tenant, outgoing: Box::new(outgoing) });
                     next_outbox = OutboxId::new(next_outbox.get() + 1);
                 }
             }
@@ -226,7 +235,7 @@ impl Decision<'_> {
         *queued += 1;
         let seq = Seq::new(inbox.row.last.get() + *queued);
         let message = Box::new(NewMessage { id: MessageKey::Stream { source, n }, value, cursor: None });
-        self.events.push(Event::MessageAppended { run: case.report.run, node, handle, seq, message });
+        self.events.push_back(Event::MessageAppended { run: case.report.run, node, handle, seq, message });
         Ok(true)
     }
 
@@ -256,17 +265,17 @@ impl Decision<'_> {
             },
             Then::Receive { handle, max } if phase == Phase::Processing => self.receive(case, *handle, *max),
             Then::Progress { step, total } if phase == Phase::Processing => {
-                self.events.push(Event::NodeProgressed { run: id, node, step: *step, total: *total });
+                self.events.push_back(Event::NodeProgressed { run: id, node, step: *step, total: *total });
                 Ok(Reported::Accepted)
             }
             Then::Checkpoint { state } if phase == Phase::Processing => {
-                self.events.push(Event::NodeCheckpointed { run: id, node, state: *state });
+                self.events.push_back(Event::NodeCheckpointed { run: id, node, state: *state });
                 Ok(Reported::Accepted)
             }
             Then::Complete { output } if !node.is_whole_run() => {
                 self.is_wanted(case)?;
                 self.begin(case)?;
-                self.events.push(Event::NodeCompleted { run: id, node, output: *output });
+                self.events.push_back(Event::NodeCompleted { run: id, node, output: *output });
                 Ok(Reported::Accepted)
             }
             Then::Fail { failure, poison } if !node.is_whole_run() => self.fail(case, *failure, *poison),
@@ -312,13 +321,13 @@ impl Decision<'_> {
             return Err(Rejection::Paused);
         }
         let attempt: Attempt = work.attempt.next();
-        self.events.push(Event::NodeStarted { run: case.report.run, node: case.node, attempt });
+        self.events.push_back(Event::NodeStarted { run: case.report.run, node: case.node, attempt });
         // Whoever executes a node of a run held as a whole has begun with the run.
         let held_as = case.run.held_as(case.node);
         let whole = case.run.work(held_as);
         if held_as != case.node && whole.phase == Phase::Claimed {
             let attempt = whole.attempt.next();
-            self.events.push(Event::NodeStarted { run: case.report.run, node: held_as, attempt });
+            self.events.push_back(Event::NodeStarted { run: case.report.run, node: held_as, attempt });
         }
         Ok(())
     }
@@ -328,7 +337,7 @@ impl Decision<'_> {
         let (run, node, epoch) = (case.report.run, case.node, case.report.epoch);
         let by = case.run.work(node).assignment.map_or(By::Placement, |assignment| assignment.by);
         let worker = self.key(case.worker);
-        self.events.push(Event::NodeClaimed { run, node, epoch, worker, poll: PollId::new(0), by });
+        self.events.push_back(Event::NodeClaimed { run, node, epoch, worker, poll: PollId::new(0), by });
         Ok(Reported::Accepted)
     }
 
@@ -358,7 +367,7 @@ impl Decision<'_> {
         )?;
         let (epoch, worker) = (self.state.meta.next_epoch, self.key(to));
         let (run, node) = (case.report.run, case.node);
-        self.events.push(Event::NodeAssigned { run, node, epoch, worker, by: By::Delegation });
+        self.events.push_back(Event::NodeAssigned { run, node, epoch, worker, by: By::Delegation });
         Ok(Reported::Accepted)
     }
 
@@ -372,7 +381,13 @@ impl Decision<'_> {
         let mut through = row.claimed_through.max(settled);
         if through == settled && row.last > settled {
             through = Seq::new(row.last.get().min(settled.get() + u64::from(max)));
-            self.events.push(Event::MessagesClaimed { run: case.report.run, node, handle, through, epoch });
+            self.events.push_back(Event::MessagesClaimed {
+                run: case.report.run,
+                node,
+                handle,
+                through,
+                epoch,
+            });
         }
         let seqs = settled.get() + 1..=through.get();
         let messages = seqs.filter_map(|seq| inbox.message(Seq::new(seq))).map(|message| Delivery {
@@ -402,8 +417,8 @@ impl Decision<'_> {
             if seq != first || seq > claimed_through || inbox.row.claim_epoch != case.report.epoch {
                 return Err(Rejection::NotClaimed { seq, claimed_through });
             }
-            self.events.push(Event::MessagesReturned { run, node, handle, blame: false });
-            self.events.push(Event::MessageBuried { run, node, handle, seq });
+            self.events.push_back(Event::MessagesReturned { run, node, handle, blame: false });
+            self.events.push_back(Event::MessageBuried { run, node, handle, seq });
         }
         self.end(case, fail(self.state, case.run, case.node, failure))
     }
@@ -439,8 +454,8 @@ impl Decision<'_> {
     /// The report ends its grant: remembered, so that a repeat gets the same answer.
     fn end(&mut self, case: &Case<'_>, event: Event) -> Result<Reported, Rejection> {
         let (run, node, epoch) = (case.report.run, case.node, case.report.epoch);
-        self.events.push(event);
-        self.events.push(Event::ReportTaken { run, node, epoch, digest: digest(&case.report.then) });
+        self.events.push_back(event);
+        self.events.push_back(Event::ReportTaken { run, node, epoch, digest: digest(&case.report.then) });
         Ok(Reported::Accepted)
     }
 }

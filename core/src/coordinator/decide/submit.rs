@@ -43,7 +43,7 @@ impl Decision<'_> {
             creator: submit.claim.map(|(worker, _)| worker),
             notify: submit.notify,
         };
-        self.events.push(Event::RunCreated(Box::new(created)));
+        self.events.push_back(Event::RunCreated(Box::new(created)));
         Ok(Answer::Submitted { run, held: None })
     }
 

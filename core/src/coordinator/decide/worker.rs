@@ -32,7 +32,7 @@ impl Decision<'_> {
         let incarnation = Incarnation::new(self.state.meta.next_epoch.get());
         let session = known.map_or(crate::id::Session::new(1), |known| known.row.session.next());
         let registered = WorkerRegistered { worker: self.key(worker), incarnation, spec };
-        self.events.push(Event::WorkerRegistered(Box::new(registered)));
+        self.events.push_back(Event::WorkerRegistered(Box::new(registered)));
         Ok(Answer::Registered { incarnation, session })
     }
 
@@ -41,7 +41,8 @@ impl Decision<'_> {
         let worker = self.worker(beat.worker, beat.incarnation)?;
         let session = worker.row.session;
         let reconcile = beat.session != session || beat.held != worker.digest();
-        self.events.push(Event::WorkerSeen { worker: self.key(beat.worker), load: Some(beat.load.min(100)) });
+        self.events
+            .push_back(Event::WorkerSeen { worker: self.key(beat.worker), load: Some(beat.load.min(100)) });
         Ok(Answer::Beat { session, reconcile, now: self.state.now() })
     }
 
@@ -71,17 +72,17 @@ impl Decision<'_> {
         let mut known: Vec<_> = held.iter().map(|one| one.epoch).collect();
         known.sort_unstable();
         let missed = actual.iter().filter(|one| known.binary_search(&one.epoch).is_err()).copied().collect();
-        self.events.push(Event::WorkerSeen { worker: self.key(worker), load: None });
+        self.events.push_back(Event::WorkerSeen { worker: self.key(worker), load: None });
         Ok((lost, missed))
     }
 
     pub(crate) fn drain(&mut self, worker: WorkerId, on: bool) -> Result<Answer, Rejection> {
         let known = self.state.workers.of(self.tenant, worker).ok_or(Rejection::UnknownWorker { worker })?;
         if (known.health == Health::Draining) != on {
-            self.events.push(Event::WorkerDrained { worker: self.key(worker), on });
+            self.events.push_back(Event::WorkerDrained { worker: self.key(worker), on });
             // Its silence while it drained counts: it is not given anything before it shows itself (S36).
             if !on && self.state.now().since(known.last_seen) >= self.state.limits.stale_ms {
-                self.events.push(Event::WorkerSilent { worker: self.key(worker) });
+                self.events.push_back(Event::WorkerSilent { worker: self.key(worker) });
             }
         }
         Ok(Answer::Done)
@@ -99,7 +100,7 @@ impl Decision<'_> {
                 self.state.workers.of(self.tenant, worker).ok_or(Rejection::UnknownWorker { worker })?;
             }
         }
-        self.events.push(Event::WorkerLeft { worker: self.key(worker) });
+        self.events.push_back(Event::WorkerLeft { worker: self.key(worker) });
         Ok(Answer::Done)
     }
 }

@@ -10,7 +10,7 @@ use crate::lifecycle::{Health, Phase, RunStatus};
 use alloc::vec::Vec;
 
 /// Ready work that may be given out, with its place in the order.
-fn waiting(machine: &Coordinator) -> impl Iterator<Item = ([u64; 3], &Run, NodeIx)> {
+fn waiting(machine: &Coordinator) -> impl Iterator<Item = ((u64, u64, u64), &Run, NodeIx)> {
     let state = &machine.state;
     state.runs.iter().flat_map(move |(number, run)| {
         let gives_out = matches!(run.head.status, RunStatus::Running | RunStatus::Suspended);
@@ -21,7 +21,7 @@ fn waiting(machine: &Coordinator) -> impl Iterator<Item = ([u64; 3], &Run, NodeI
         ready.map(move |node| {
             let behind = u64::from(u8::MAX - run.head.priority) * state.limits.age_per_priority_ms;
             let rank = run.work(node).ready_at.as_ms().saturating_add(behind);
-            ([rank, number, u64::from(node.get())], run, node)
+            ((rank, number, u64::from(node.get())), run, node)
         })
     })
 }
@@ -44,7 +44,7 @@ pub fn s37_queues_are_the_ready_work(machine: &Coordinator) -> Holds {
     for (_, run) in state.runs.iter() {
         for node in run.work_ixs() {
             let stands =
-                should.iter().any(|(_, key, id)| *id == run.head.id && key[2] == u64::from(node.get()));
+                should.iter().any(|(_, key, id)| *id == run.head.id && key.2 == u64::from(node.get()));
             let queued = run.node(node).queued;
             hold!("S37", queued == stands, "node {node} of run {} is marked queued: {queued}", run.head.id);
         }
@@ -109,7 +109,7 @@ pub fn s39_the_first_eligible_is_picked(machine: &Coordinator) -> Holds {
             let picked = machine.placement.clone().pick(state, worker, push);
             let picked =
                 picked.map(|(slot, node)| (state.runs.at(slot).head.id.number(), u64::from(node.get())));
-            let should = best.map(|key| (key[1], key[2]));
+            let should = best.map(|key| (key.1, key.2));
             hold!("S39", picked == should, "worker {key} would get {picked:?}, and {should:?} comes first");
         }
     }

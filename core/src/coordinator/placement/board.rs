@@ -9,16 +9,17 @@
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use core::ops::Bound;
 
 /// What things on a board are ordered by; unique over all sources.
-pub(crate) type Key = [u64; 3];
+pub(crate) type Key = (u64, u64, u64);
 
 /// A board.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Board {
     sources: Vec<Source>,
-    sinks: Vec<BTreeSet<(Key, u32)>>,
+    sinks: Vec<Sink>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -31,8 +32,62 @@ struct Source {
     posted: Key,
 }
 
+/// The entries of a sink: a key, and the source it was of. The first is kept apart, because it is nearly always the one
+/// that is looked at and put right.
+#[derive(Debug, Clone, Default)]
+struct Sink {
+    first: Option<(Key, u32)>,
+    rest: BTreeSet<(Key, u32)>,
+}
+
+impl Sink {
+    fn insert(&mut self, entry: (Key, u32)) {
+        match &mut self.first {
+            None => self.first = Some(entry),
+            Some(first) if entry < *first => drop(self.rest.insert(core::mem::replace(first, entry))),
+            Some(first) if entry > *first => drop(self.rest.insert(entry)),
+            Some(_) => {}
+        }
+    }
+
+    fn remove(&mut self, entry: (Key, u32)) {
+        if self.first == Some(entry) {
+            self.first = self.rest.pop_first();
+        } else {
+            self.rest.remove(&entry);
+        }
+    }
+
+    /// Makes the key of an entry larger.
+    fn raise(&mut self, entry: (Key, u32), key: Key) {
+        let raised = (key, entry.1);
+        if self.first == Some(entry) && self.rest.first().is_none_or(|next| raised < *next) {
+            self.first = Some(raised);
+        } else {
+            self.remove(entry);
+            self.insert(raised);
+        }
+    }
+
+    fn next(&self, after: Option<(Key, u32)>) -> Option<(Key, u32)> {
+        match after {
+            Some(after) if self.first.is_none_or(|first| first <= after) => {
+                self.rest.range((Bound::Excluded(after), Bound::Unbounded)).next().copied()
+            }
+            _ => self.first,
+        }
+    }
+
+    fn retain(&mut self, keeps: impl Fn(u32) -> bool) {
+        self.rest.retain(|(_, source)| keeps(*source));
+        if self.first.is_some_and(|(_, source)| !keeps(source)) {
+            self.first = self.rest.pop_first();
+        }
+    }
+}
+
 fn worth(key: Key, bonus: u64) -> Key {
-    [key[0].saturating_sub(bonus), key[1], key[2]]
+    (key.0.saturating_sub(bonus), key.1, key.2)
 }
 
 impl Board {
@@ -43,9 +98,9 @@ impl Board {
         &mut self.sources[source as usize]
     }
 
-    fn sink(&mut self, sink: u32) -> &mut BTreeSet<(Key, u32)> {
+    fn sink(&mut self, sink: u32) -> &mut Sink {
         if self.sinks.len() <= sink as usize {
-            self.sinks.resize_with(sink as usize + 1, BTreeSet::default);
+            self.sinks.resize_with(sink as usize + 1, Sink::default);
         }
         &mut self.sinks[sink as usize]
     }
@@ -71,14 +126,14 @@ impl Board {
             source.links.retain(|(linked, _)| *linked != sink);
             source.absent.retain(|linked| *linked != sink);
         }
-        self.sink(sink).clear();
+        *self.sink(sink) = Sink::default();
     }
 
     /// Takes a source off the board.
     pub(crate) fn unlink_source(&mut self, source: u32) {
         let links = core::mem::take(self.source(source)).links;
         for (sink, _) in links {
-            self.sink(sink).retain(|(_, linked)| *linked != source);
+            self.sink(sink).retain(|linked| linked != source);
         }
     }
 
@@ -112,23 +167,24 @@ impl Board {
     ) -> Option<(Key, u32)> {
         let Self { sources, sinks } = self;
         let entries = sinks.get_mut(sink as usize)?;
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         loop {
-            let (key, source) = *entries.range((from, Bound::Unbounded)).next()?;
+            let (key, source) = entries.next(after)?;
             let entry = &mut sources[source as usize];
             let at = entry.links.binary_search_by_key(&sink, |(linked, _)| *linked).expect("it is linked");
             match head(source) {
-                Some(head) if worth(head, entry.links[at].1) == key => return Some((key, source)),
                 Some(head) => {
-                    entries.remove(&(key, source));
                     let actual = worth(head, entry.links[at].1);
-                    if actual > key {
-                        entries.insert((actual, source));
-                        entry.posted = entry.posted.max(head);
+                    match actual.cmp(&key) {
+                        Ordering::Equal => return Some((key, source)),
+                        Ordering::Less => entries.remove((key, source)),
+                        Ordering::Greater => {
+                            entries.raise((key, source), actual);
+                            entry.posted = entry.posted.max(head);
+                        }
                     }
                 }
                 None => {
-                    entries.remove(&(key, source));
+                    entries.remove((key, source));
                     entry.absent.push(sink);
                 }
             }
@@ -183,7 +239,7 @@ mod tests {
             for step in 0..300 {
                 let source = draw(u64::from(sources)) as u32;
                 if draw(2) == 0 {
-                    let key = [10 + draw(20), step, 0];
+                    let key = (10 + draw(20), step, 0);
                     queues[source as usize].insert(key);
                     if queues[source as usize].first() == Some(&key) {
                         board.fell(source, key);

@@ -70,5 +70,5 @@ pub(crate) fn score_key(worker: &Worker) -> Key {
     let spec = &worker.row.spec;
     let score = (10 - tenths(worker.load)) * 4 + tenths(spec.quality) * 3 + tenths(spec.rank) * 2;
     let (hi, lo) = worker.row.key.worker.halves();
-    [100 - score, hi, lo]
+    (100 - score, hi, lo)
 }

@@ -7,11 +7,13 @@
 mod board;
 mod concurrency;
 mod fit;
+mod queue;
 
 use board::Board;
 pub(crate) use board::Key;
 use concurrency::Concurrencies;
 pub(crate) use fit::{Shape as ShapeSpec, fits, score_key};
+use queue::Queue;
 
 use super::rejection::Ineligible;
 use super::state::{Run, State, Worker};
@@ -51,7 +53,7 @@ struct Class {
     requirement: Requirement,
     mode: Mode,
     /// From (rank, run number, node) to the run's slot.
-    queue: BTreeMap<Key, u32>,
+    queue: Queue,
 }
 
 /// How work of a class is given out.
@@ -118,7 +120,7 @@ impl Item {
         let is_push = matches!(definition.work(node).assign, Assign::Push { .. });
         Self {
             class: definition.class(node),
-            key: [rank, head.id.number(), u64::from(node.get())],
+            key: (rank, head.id.number(), u64::from(node.get())),
             slot,
             concurrency: head.concurrency().map(|limit| (head.tenant, limit)),
             alone: is_push && work.rare.as_ref().is_some_and(|rare| !rare.excluded.is_empty()),
@@ -135,7 +137,7 @@ impl Placement {
         let class = self.classes.len() as u32;
         self.has_push |= mode.push;
         self.class_index.insert((tenant, mode, requirement.clone()), class);
-        self.classes.push(Class { tenant, requirement: requirement.clone(), mode, queue: BTreeMap::new() });
+        self.classes.push(Class { tenant, requirement: requirement.clone(), mode, queue: Queue::default() });
         for shape in 0..self.shapes.capacity() as u32 {
             if self.shapes.contains(shape as usize) {
                 self.link(class, shape);
@@ -151,7 +153,7 @@ impl Placement {
             return;
         }
         let bonus = fit::relevance(&of_class.requirement, &of_shape.spec);
-        let head = of_class.queue.first_key_value().map(|(key, _)| *key);
+        let head = of_class.queue.first().map(|(key, _)| key);
         self.waiting.link(class, shape * 2 + u32::from(of_class.mode.push), 0, head);
         for (board, listed) in self.workers.iter_mut().zip(&of_shape.listed) {
             board.link(shape, class, bonus, listed.first_key_value().map(|(key, _)| *key));
@@ -254,16 +256,16 @@ impl Placement {
         let Class { queue, mode, .. } = &mut self.classes[class as usize];
         queue.insert(key, slot);
         if mode.push || mode.preempts || self.idle > 0 {
-            self.arrivals.push_back((slot, NodeIx::new(key[2] as u32)));
+            self.arrivals.push_back((slot, NodeIx::new(key.2 as u32)));
         }
-        if queue.first_key_value().is_some_and(|(first, _)| *first == key) {
+        if queue.first() == Some((key, slot)) {
             self.waiting.fell(class, key);
         }
     }
 
     /// Takes work out of its queue, wherever it waits.
     pub(crate) fn dequeue(&mut self, item: Item) {
-        let was_queued = self.classes[item.class as usize].queue.remove(&item.key).is_some();
+        let was_queued = self.classes[item.class as usize].queue.remove(&item.key);
         match item.concurrency {
             None => debug_assert!(was_queued, "ready work waits in its queue"),
             Some((tenant, limit)) => {
@@ -275,7 +277,7 @@ impl Placement {
 
     /// True if this work stands in its queue, and is not parked with its concurrency key.
     pub(crate) fn is_queued(&self, item: Item) -> bool {
-        self.classes[item.class as usize].queue.contains_key(&item.key)
+        self.classes[item.class as usize].queue.contains(&item.key)
     }
 
     /// One more piece of work is held under a concurrency key.
@@ -300,7 +302,7 @@ impl Placement {
         let (mut best, mut after): (Option<(Key, u32)>, _) = (None, None);
         loop {
             let Self { classes, waiting, .. } = self;
-            let head = |class: u32| classes[class as usize].queue.first_key_value().map(|(key, _)| *key);
+            let head = |class: u32| classes[class as usize].queue.first().map(|(key, _)| key);
             let Some((head, class)) = waiting.next(worker.shape * 2 + u32::from(push), after, head) else {
                 break;
             };
@@ -318,17 +320,17 @@ impl Placement {
                 break;
             }
         }
-        best.map(|(key, slot)| (slot, NodeIx::new(key[2] as u32)))
+        best.map(|(key, slot)| (slot, NodeIx::new(key.2 as u32)))
     }
 
     /// The first of a class that may be given to this worker, as far as the work itself decides that.
     fn first_for(&self, state: &State, class: u32, worker: &Worker, push: bool) -> Option<(Key, u32)> {
-        let mut queue = self.classes[class as usize].queue.iter().map(|(key, slot)| (*key, *slot));
+        let queue = &self.classes[class as usize].queue;
         if !push {
-            return queue.next();
+            return queue.first();
         }
         let id = worker.row.key.worker;
-        queue.find(|(key, slot)| !state.runs.at(*slot).work(NodeIx::new(key[2] as u32)).excludes(id))
+        queue.iter().find(|(key, slot)| !state.runs.at(*slot).work(NodeIx::new(key.2 as u32)).excludes(id))
     }
 
     /// What bars this very worker from a class that its shape fits.
@@ -401,7 +403,7 @@ impl Placement {
                 !excluded.contains(&worker.row.key.worker) && self.bars(class, worker).is_ok()
             });
             if let Some((key, slot)) = acceptable {
-                let key = [key[0].saturating_sub(bonus), key[1], key[2]];
+                let key = (key.0.saturating_sub(bonus), key.1, key.2);
                 if best.is_none_or(|(found, _)| key < found) {
                     best = Some((key, *slot));
                 }
@@ -471,14 +473,14 @@ impl Placement {
                 continue;
             }
             let waiting = of_class.queue.iter().filter(|(_, slot)| {
-                let head = &state.runs.at(**slot).head;
+                let head = &state.runs.at(*slot).head;
                 head.concurrency().is_none_or(|limit| self.held_under(head.tenant, limit.key) < limit.limit)
             });
-            found.extend(waiting.take(most).map(|(key, slot)| (*key, *slot)));
+            found.extend(waiting.take(most));
         }
         found.sort_unstable();
         found.truncate(most);
-        found.into_iter().map(|(key, slot)| (slot, NodeIx::new(key[2] as u32))).collect()
+        found.into_iter().map(|(key, slot)| (slot, NodeIx::new(key.2 as u32))).collect()
     }
 
     /// A worker may have room for something that did not fit before.
@@ -486,6 +488,11 @@ impl Placement {
         if self.has_push || self.idle > 0 {
             self.opened.push_back(slot);
         }
+    }
+
+    /// True if there is anything dispatch has to look at.
+    pub(crate) fn has_news(&self) -> bool {
+        !self.arrivals.is_empty() || !self.opened.is_empty()
     }
 
     /// The next thing dispatch has to look at.
@@ -524,7 +531,7 @@ impl Placement {
 
     /// How much of the same class goes before some work. Only for looking: it counts.
     pub(crate) fn ahead_of(&self, item: Item) -> u64 {
-        self.classes[item.class as usize].queue.range(..item.key).count() as u64
+        self.classes[item.class as usize].queue.iter().take_while(|(key, _)| *key < item.key).count() as u64
     }
 
     /// How many pieces of work are held under each concurrency key.
@@ -536,7 +543,7 @@ impl Placement {
     pub(crate) fn waiting_items(&self) -> Vec<(u32, Key, u32)> {
         let classes = self.classes.iter().zip(0..);
         let queued =
-            classes.flat_map(|(of, class)| of.queue.iter().map(move |(key, slot)| (class, *key, *slot)));
+            classes.flat_map(|(of, class)| of.queue.iter().map(move |(key, slot)| (class, key, slot)));
         queued.chain(self.concurrencies.all_parked()).collect()
     }
 

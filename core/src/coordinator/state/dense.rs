@@ -1,8 +1,10 @@
-//! Things found by a dense number: a slab, and pages of slots in order. Iterates by number, whatever the slab's order.
+//! Things found by a dense number: slots, and pages of their places. Iterates by number, whatever the slots' order.
 
+use super::slots::Slots;
+use crate::mix::FixedState;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
-use slab::Slab;
+use alloc::collections::BTreeSet;
+use hashbrown::HashMap;
 
 const BITS: u32 = 10;
 const WIDTH: usize = 1 << BITS;
@@ -17,15 +19,23 @@ struct Page {
 /// Things found by a dense number.
 #[derive(Debug, Clone)]
 pub(crate) struct Dense<T> {
-    pages: BTreeMap<u64, Page>,
-    slab: Slab<T>,
+    /// Looked up, never iterated.
+    pages: HashMap<u64, Page, FixedState>,
+    /// The numbers of all pages.
+    order: BTreeSet<u64>,
+    things: Slots<T>,
     /// The number and slot that were last asked for by a writer: what one input touches is mostly one thing.
     focus: (u64, u32),
 }
 
 impl<T> Default for Dense<T> {
     fn default() -> Self {
-        Self { pages: BTreeMap::new(), slab: Slab::new(), focus: (u64::MAX, NONE) }
+        Self {
+            pages: HashMap::default(),
+            order: BTreeSet::new(),
+            things: Slots::default(),
+            focus: (u64::MAX, NONE),
+        }
     }
 }
 
@@ -52,12 +62,14 @@ impl<T> Dense<T> {
         (slot != NONE).then_some(slot)
     }
 
+    #[inline]
     pub(crate) fn at(&self, slot: u32) -> &T {
-        &self.slab[slot as usize]
+        self.things.at(slot)
     }
 
+    #[inline]
     pub(crate) fn at_mut(&mut self, slot: u32) -> &mut T {
-        &mut self.slab[slot as usize]
+        self.things.at_mut(slot)
     }
 
     #[inline]
@@ -67,49 +79,48 @@ impl<T> Dense<T> {
 
     #[inline]
     pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut T> {
-        if self.focus.0 == number {
-            return Some(self.at_mut(self.focus.1));
-        }
-        self.focus(number);
         self.slot(number).map(|slot| self.at_mut(slot))
     }
 
     pub(crate) fn insert(&mut self, number: u64, thing: T) -> u32 {
-        let page = self
-            .pages
-            .entry(number >> BITS)
-            .or_insert_with(|| Page { slots: Box::new([NONE; WIDTH]), used: 0 });
+        let page = self.pages.entry(number >> BITS).or_insert_with(|| {
+            self.order.insert(number >> BITS);
+            Page { slots: Box::new([NONE; WIDTH]), used: 0 }
+        });
         let entry = &mut page.slots[number as usize & (WIDTH - 1)];
         assert_eq!(*entry, NONE, "number {number} is here already");
-        let slot = self.slab.insert(thing) as u32;
+        let slot = self.things.insert(thing);
         *entry = slot;
         page.used += 1;
         self.focus = (number, slot);
         slot
     }
 
-    pub(crate) fn remove(&mut self, number: u64) -> Option<T> {
-        let page = self.pages.get_mut(&(number >> BITS))?;
+    /// Drops the thing of this number.
+    pub(crate) fn remove(&mut self, number: u64) {
+        let Some(page) = self.pages.get_mut(&(number >> BITS)) else { return };
         let entry = &mut page.slots[number as usize & (WIDTH - 1)];
         let slot = core::mem::replace(entry, NONE);
         if slot == NONE {
-            return None;
+            return;
         }
         page.used -= 1;
         self.focus = (u64::MAX, NONE);
         if page.used == 0 {
             self.pages.remove(&(number >> BITS));
+            self.order.remove(&(number >> BITS));
         }
-        Some(self.slab.remove(slot as usize))
+        self.things.remove(slot);
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.slab.len()
+        self.things.len()
     }
 
     /// Those from `number` on, by number.
     pub(crate) fn iter_from(&self, number: u64) -> impl Iterator<Item = (u64, &T)> {
-        self.pages.range(number >> BITS..).flat_map(move |(page_number, page)| {
+        self.order.range(number >> BITS..).flat_map(move |page_number| {
+            let page = &self.pages[page_number];
             let first = page_number << BITS;
             page.slots.iter().enumerate().filter(|(_, slot)| **slot != NONE).filter_map(move |(at, slot)| {
                 let found = first + at as u64;
@@ -137,8 +148,9 @@ mod tests {
         }
         assert_eq!(dense.iter().map(|(number, _)| number).collect::<Vec<_>>(), [3, 1023, 1024, 2800]);
         assert_eq!(dense.iter_from(1024).map(|(number, _)| number).collect::<Vec<_>>(), [1024, 2800]);
-        assert_eq!(dense.remove(2800), Some(2800));
-        assert_eq!(dense.remove(2800), None);
-        assert_eq!((dense.len(), dense.pages.len()), (3, 2));
+        dense.remove(2800);
+        dense.remove(2800);
+        assert_eq!((dense.get(2800), dense.get(1024)), (None, Some(&1024)));
+        assert_eq!((dense.len(), dense.pages.len(), dense.order.len()), (3, 2, 2));
     }
 }

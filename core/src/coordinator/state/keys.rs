@@ -7,6 +7,7 @@ use crate::mix::{FixedState, mix};
 use crate::time::Time;
 use alloc::collections::VecDeque;
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry as MapEntry;
 
 /// The keys in memory.
 #[derive(Debug, Clone, Default)]
@@ -27,21 +28,22 @@ struct Ended {
     ended_at: Time,
 }
 
-/// A run's number, how often its key is listed as ended, and whether the run is in memory or sleeps: in one word, because
-/// there is one for every run in flight.
+/// A run's number, how many of its lives in memory are not forgotten, and whether it sleeps outside: in one word, because
+/// there is one for every run in flight. A life is forgotten when its listing as ended is dropped, so that nothing has to
+/// be found again when the run leaves memory.
 #[derive(Debug, Clone, Copy)]
 struct Entry(u64);
 
 impl Entry {
-    const LISTED: u64 = 1 << RunId::NUMBER_BITS;
-    const LIVE: u64 = 1 << 63;
+    const LIFE: u64 = 1 << RunId::NUMBER_BITS;
+    const SLEEPS: u64 = 1 << 63;
 
     fn run(self) -> u64 {
-        self.0 & (Self::LISTED - 1)
+        self.0 & (Self::LIFE - 1)
     }
 
-    fn is_listed(self) -> bool {
-        self.0 & !Self::LIVE >= Self::LISTED
+    fn has_life(self) -> bool {
+        self.0 & !Self::SLEEPS >= Self::LIFE
     }
 }
 
@@ -57,18 +59,26 @@ impl Keys {
         self.runs.get(&folded(tenant, key)).map(|entry| entry.run())
     }
 
+    /// A run came into memory: opened, or loaded.
     pub(crate) fn insert(&mut self, tenant: TenantId, key: KeyHash, run: u64) {
-        self.runs.entry(folded(tenant, key)).or_insert(Entry(run)).0 |= Entry::LIVE;
+        let entry = self.runs.entry(folded(tenant, key)).or_insert(Entry(run));
+        if entry.0 & Entry::SLEEPS == 0 {
+            entry.0 += Entry::LIFE;
+        }
+        entry.0 &= !Entry::SLEEPS;
+    }
+
+    /// The run sleeps and leaves memory: its life goes on.
+    pub(crate) fn sleep(&mut self, tenant: TenantId, key: KeyHash) {
+        if let Some(entry) = self.runs.get_mut(&folded(tenant, key)) {
+            entry.0 |= Entry::SLEEPS;
+        }
     }
 
     /// The run ended and leaves memory; the key stays until `most` others ended after it.
     pub(crate) fn retire(&mut self, tenant: TenantId, key: SubmitKey, ended_at: Time, most: u64) {
-        let minted_at = key.minted_at;
-        let key = folded(tenant, key.key);
-        if let Some(entry) = self.runs.get_mut(&key) {
-            entry.0 = (entry.0 & !Entry::LIVE) + Entry::LISTED;
-            self.ended.push_back(Ended { key, minted_at, ended_at });
-        }
+        let (minted_at, key) = (key.minted_at, folded(tenant, key.key));
+        self.ended.push_back(Ended { key, minted_at, ended_at });
         while self.ended.len() as u64 > most {
             self.drop_oldest();
         }
@@ -81,13 +91,13 @@ impl Keys {
         }
     }
 
-    /// Drops the oldest listing, and with its last listing the key, unless its run came back.
+    /// Drops the oldest listing, and with the last life the key.
     fn drop_oldest(&mut self) {
         let Some(Ended { key, minted_at, .. }) = self.ended.pop_front() else { return };
-        let Some(entry) = self.runs.get_mut(&key) else { return };
-        entry.0 -= Entry::LISTED;
-        if !entry.is_listed() && entry.0 & Entry::LIVE == 0 {
-            self.runs.remove(&key);
+        let MapEntry::Occupied(mut entry) = self.runs.entry(key) else { return };
+        entry.get_mut().0 -= Entry::LIFE;
+        if !entry.get().has_life() {
+            entry.remove();
             self.newest_gone = self.newest_gone.max(Some(minted_at));
         }
     }

@@ -7,6 +7,7 @@ mod inbox;
 mod keys;
 mod leases;
 mod run;
+mod slots;
 mod timers;
 mod touched;
 mod worker;
