@@ -2,4 +2,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bugs;
 pub mod model;
+pub mod planted_switch;
