@@ -9,10 +9,12 @@
 
 extern crate alloc;
 
+pub mod agent;
 pub mod coordinator;
 pub mod definition;
 pub mod graph;
 pub mod id;
+pub mod invariants;
 pub mod lifecycle;
 pub mod limits;
 pub mod shard;
@@ -27,6 +29,7 @@ mod mix;
 #[doc = include_str!("../../README.md")]
 mod readme {}
 
+pub use agent::Agent;
 pub use coordinator::Coordinator;
 pub use shard::Shard;
 pub use steward::Steward;

@@ -4,7 +4,6 @@
 //! [`Lifecycle::next`], so a transition that is not here can not happen (S1).
 
 use core::fmt::Debug;
-use serde::{Deserialize, Serialize};
 
 /// A state with a declared table of the steps out of it.
 pub trait Lifecycle: Copy + Eq + Debug + Sized + 'static {
@@ -44,11 +43,13 @@ macro_rules! lifecycle {
         table { $($from:ident: $($by:ident => $to:ident),* ;)* }
     ) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(serde::Serialize, serde::Deserialize)]
         pub enum $state { $($(#[$state_doc])* $s,)* }
 
         $(#[$step_doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(serde::Serialize, serde::Deserialize)]
         pub enum $step { $($(#[$one_doc])* $e,)* }
 
         impl $state {
@@ -64,7 +65,7 @@ macro_rules! lifecycle {
             }
         }
 
-        impl Lifecycle for $state {
+        impl $crate::lifecycle::Lifecycle for $state {
             type Step = $step;
             const NAME: &'static str = $what;
             const STATES: &'static [Self] = &[$(Self::$s,)*];
@@ -86,7 +87,6 @@ macro_rules! lifecycle {
         }
     };
 }
-
 pub(crate) use lifecycle;
 
 lifecycle! {
@@ -307,11 +307,12 @@ lifecycle! {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    fn check<L: Lifecycle>() {
+    /// Every state can be reached, every live one has an exit, and no row is declared twice.
+    pub(crate) fn check<L: Lifecycle>() {
         let mut reached: Vec<L> = L::INITIAL.to_vec();
         let mut next = 0;
         while let Some(state) = reached.get(next).copied() {

@@ -114,4 +114,20 @@ pub enum Reason {
     Survey,
     /// When to ask for something again whose answer did not come.
     AskAgain,
+    /// When to stop what was not confirmed in time (an Agent's).
+    Guard,
+    /// When to register with a partition (an Agent's).
+    Register,
+    /// When to show oneself to a partition (an Agent's).
+    Heartbeat,
+    /// When to ask a partition for work although it said nothing (an Agent's).
+    Poll,
+    /// When to ask again because no answer came (an Agent's).
+    Answer,
+    /// When to report again what was refused for now (an Agent's).
+    Report,
+    /// When to give back a run held as a whole of which nothing was handed (an Agent's).
+    IdleRun,
+    /// When to stop what still runs, because the time for draining is over (an Agent's).
+    Drain,
 }

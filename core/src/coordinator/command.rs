@@ -354,7 +354,7 @@ pub struct Heartbeat {
 }
 
 /// A grant that a worker believes it has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Held {
     /// The run.
     pub run: RunId,
@@ -389,6 +389,11 @@ impl Report {
     pub const fn new(held: Held, then: Then) -> Self {
         let Held { run, node, epoch } = held;
         Self { run, node, epoch, attempt: None, consume: Vec::new(), sends: Vec::new(), then }
+    }
+
+    /// What it is about.
+    pub const fn held(&self) -> Held {
+        Held { run: self.run, node: self.node, epoch: self.epoch }
     }
 }
 

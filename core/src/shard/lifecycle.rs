@@ -1,7 +1,6 @@
 //! The tables of a Shard: how it stands with its partition, and how one batch of work becomes durable.
 
-use crate::lifecycle::{Lifecycle, lifecycle};
-use serde::{Deserialize, Serialize};
+use crate::lifecycle::lifecycle;
 
 lifecycle! {
     /// How a Shard stands with its partition.

@@ -1,7 +1,6 @@
 //! The table of a Steward: how its server stands with one partition.
 
-use crate::lifecycle::{Lifecycle, lifecycle};
-use serde::{Deserialize, Serialize};
+use crate::lifecycle::lifecycle;
 
 lifecycle! {
     /// How a server stands with one partition.

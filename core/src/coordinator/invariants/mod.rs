@@ -35,31 +35,10 @@ pub use trace_inbox::*;
 pub use trace_work::*;
 pub use watch::{Moment, Taken, Turn, Watch};
 
+pub use crate::invariants::{Holds, Violation};
+
 use super::Coordinator;
 use alloc::string::String;
-use core::fmt;
-
-/// Something that must hold and does not.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
-    /// Which guarantee, as documents cite it.
-    pub number: &'static str,
-    /// What it promises.
-    pub sentence: &'static str,
-    /// What was found instead.
-    pub facts: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is broken ({}): {}", self.number, self.sentence, self.facts)
-    }
-}
-
-impl core::error::Error for Violation {}
-
-/// Whether something holds.
-pub type Holds = Result<(), Violation>;
 
 /// A named check.
 #[derive(Debug, Clone, Copy)]
@@ -136,8 +115,7 @@ pub const SENTENCES: &[(&str, &str)] = &[
 
 /// The violation of a numbered guarantee.
 pub(crate) fn broken(number: &'static str, facts: String) -> Violation {
-    let sentence = SENTENCES.iter().find(|(known, _)| *known == number).map_or("", |(_, sentence)| sentence);
-    Violation { number, sentence, facts }
+    crate::invariants::broken(SENTENCES, number, facts)
 }
 
 /// Fails with a guarantee's number and the facts unless the condition holds.
