@@ -51,6 +51,7 @@ const TEXTS: &[&str] = &[
     include_str!("../../bugs/inboxes.txt"),
     include_str!("../../bugs/lasting.txt"),
     include_str!("../../bugs/servers.txt"),
+    include_str!("../../bugs/agents.txt"),
 ];
 
 /// Every planted bug. The texts are part of this crate, so one that can not be read is our bug.
