@@ -3,7 +3,7 @@
 
 use super::lifecycle::{LeaseState, PieceState, PieceStep, SessionState, SessionStep};
 use super::piece::{Piece, Under};
-use super::request::{Ask, Kind};
+use super::request::{Ask, Flight, Kind};
 use super::session::Session;
 use super::{Agent, Draining, Order, Output, Settings, Turn, Why};
 use crate::coordinator::command::{Held, Then};
@@ -119,7 +119,7 @@ impl Session {
         is_idle.then(|| piece.idle_from.saturating_add(settings.idle_run_ms))
     }
 
-    /// Sends what is due, but for polls.
+    /// Sends what is due, but for new polls, which wait for their turn.
     fn ask(&mut self, turn: &mut Turn<'_>) {
         match self.state {
             SessionState::Unregistered if turn.is_draining => {
@@ -135,7 +135,7 @@ impl Session {
                 }
             }
             SessionState::Registering => {
-                if turn.is_draining && self.is_unheard(Kind::Register, turn.settings) {
+                if turn.is_draining && self.is_unheard(Kind::Register, turn) {
                     self.flights.clear();
                     self.state = self.state.next(SessionStep::Refuse).next(SessionStep::Depart);
                 } else {
@@ -146,6 +146,7 @@ impl Session {
                 self.show(turn);
                 self.reconcile(turn);
                 self.report(turn);
+                self.repeat(Kind::Poll, turn);
                 let is_through = self.pieces.is_empty() && !self.flights.contains_key(&Kind::Report);
                 if self.state == SessionState::Draining && is_through {
                     self.flights.clear();
@@ -154,7 +155,7 @@ impl Session {
                 }
             }
             SessionState::Leaving => {
-                if self.is_unheard(Kind::Deregister, turn.settings) {
+                if self.is_unheard(Kind::Deregister, turn) {
                     self.flights.clear();
                     self.state = self.state.next(SessionStep::Depart);
                 } else {
@@ -166,8 +167,11 @@ impl Session {
     }
 
     /// True if a request was repeated so often that nobody will hear it.
-    fn is_unheard(&self, kind: Kind, settings: &Settings) -> bool {
-        self.flights.get(&kind).is_none_or(|flight| flight.tries >= settings.farewells)
+    fn is_unheard(&self, kind: Kind, turn: &Turn<'_>) -> bool {
+        let is_last = |flight: &Flight| flight.tries >= turn.settings.farewells;
+        self.flights
+            .get(&kind)
+            .is_none_or(|flight| is_last(flight) && self.due(flight, turn.settings) <= turn.now)
     }
 
     /// A sign of life, when it is due or when an offer waits for one.
@@ -188,16 +192,10 @@ impl Session {
         }
     }
 
-    /// Asks for up to `max` pieces of work, or again what it asked before. True if it asked anew.
+    /// Asks for up to `max` pieces of work. True if it did.
     fn poll(&mut self, max: u32, turn: &mut Turn<'_>) -> bool {
-        if self.state != SessionState::Active {
-            return false;
-        }
-        if self.flights.contains_key(&Kind::Poll) {
-            self.repeat(Kind::Poll, turn);
-            return false;
-        }
-        let is_due = max > 0 && self.poll_at <= turn.now;
+        let may_ask = self.state == SessionState::Active && !self.flights.contains_key(&Kind::Poll);
+        let is_due = may_ask && max > 0 && self.poll_at <= turn.now;
         if is_due {
             self.poll = self.poll.next();
             self.is_woken = false;
@@ -207,7 +205,13 @@ impl Session {
     }
 
     /// Every instant at which there will be something to do.
-    pub(super) fn deadlines(&self, settings: &Settings, room: u32, mut at: impl FnMut(u64, Reason)) {
+    pub(super) fn deadlines(
+        &self,
+        settings: &Settings,
+        now: u64,
+        room: u32,
+        mut at: impl FnMut(u64, Reason),
+    ) {
         for flight in self.flights.values() {
             at(self.due(flight, settings), Reason::Answer);
         }
@@ -225,7 +229,8 @@ impl Session {
             if piece.needs_lease() && piece.lease == LeaseState::Confirmed {
                 at(piece.until(settings), Reason::Guard);
             }
-            if is_working && !piece.flying && !piece.reports.is_empty() && piece.retry_at > 0 {
+            // What may be sent and was not waits for the answer to what is on its way.
+            if is_working && !piece.flying && !piece.reports.is_empty() && piece.retry_at > now {
                 at(piece.retry_at, Reason::Report);
             }
             if let Some(until) = self.idle_until(piece, settings) {
@@ -245,7 +250,7 @@ pub(super) fn next_deadline(agent: &Agent) -> Option<Deadline> {
     };
     let room = agent.room(None);
     for session in agent.sessions.values() {
-        session.deadlines(&agent.settings, room, &mut at);
+        session.deadlines(&agent.settings, agent.now, room, &mut at);
     }
     if let Some(draining) = agent.draining.filter(|draining| draining.stop_at > agent.now) {
         at(draining.stop_at, Reason::Drain);

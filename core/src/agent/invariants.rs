@@ -212,7 +212,7 @@ pub fn s51_every_piece_waits_for_something(agent: &Agent) -> Holds {
 pub fn s51_every_session_waits_for_something(agent: &Agent) -> Holds {
     for session in agent.sessions.values() {
         let mut armed = false;
-        session.deadlines(&agent.settings, 0, |_, _| armed = true);
+        session.deadlines(&agent.settings, agent.now, 0, |_, _| armed = true);
         let waits = match session.state {
             SessionState::Unregistered => {
                 agent.draining.is_none() && (armed || session.register_at == u64::MAX)
@@ -260,7 +260,7 @@ pub fn l10_the_fenced_arm_nothing(agent: &Agent) -> Holds {
     for session in agent.sessions.values() {
         if matches!(session.state, SessionState::Fenced | SessionState::Left) {
             let mut armed = None;
-            session.deadlines(&agent.settings, u32::MAX, |_, reason| armed = Some(reason));
+            session.deadlines(&agent.settings, agent.now, u32::MAX, |_, reason| armed = Some(reason));
             hold!("L10", armed.is_none(), "partition {} arms {armed:?}", session.partition);
             let is_quiet = session.flights.is_empty() && session.strays.is_empty();
             hold!("L10", is_quiet, "partition {} waits for an answer", session.partition);

@@ -36,8 +36,6 @@ mod report;
 mod request;
 mod session;
 mod settings;
-#[cfg(test)]
-mod tests;
 
 pub use input::{Input, Notice};
 pub use order::{Order, Output, Refusal, Why};

@@ -26,7 +26,7 @@ impl Engine<'_> {
     pub(super) fn handle(&mut self, now: Now, input: Input) {
         self.core.state.clock.read(now);
         match input {
-            Input::Command(envelope) => self.command(envelope, false),
+            Input::Command(envelope) => self.command(envelope, &[]),
             Input::Pulse => self.pulse(),
             Input::Loaded(loaded) => self.loaded(loaded),
             Input::Recover => self.recover(now),
@@ -102,13 +102,17 @@ impl Engine<'_> {
         decided
     }
 
-    /// Handles a command; `loaded` if what it needed was just looked up, so that what is not here is nowhere.
-    fn command(&mut self, envelope: Envelope, loaded: bool) {
+    /// Handles a command. What was just looked up for it is here or nowhere; something else it names may have left memory
+    /// meanwhile, and then all of it is looked up together.
+    fn command(&mut self, envelope: Envelope, looked_up: &[Need]) {
         self.begin();
         let (request, tenant) = (envelope.request, envelope.tenant);
         // What a command needs loaded is found before anything is decided, so that it can be presented again whole.
-        let needs = if loaded { Vec::new() } else { self.needs(&envelope) };
+        let mut needs = self.needs(&envelope);
+        needs.retain(|need| !looked_up.contains(need));
         if !needs.is_empty() {
+            needs.extend_from_slice(looked_up);
+            needs.sort_unstable();
             self.out.loads.push(Load { needs, again: Some(Box::new(envelope)) });
             return;
         }
@@ -454,8 +458,8 @@ impl Engine<'_> {
     /// Rows came that were needed; then the command that needed them.
     fn loaded(&mut self, loaded: Loaded) {
         let runs = restore::load(self.core, loaded.rows);
-        for need in loaded.load.needs {
-            match need {
+        for need in &loaded.load.needs {
+            match *need {
                 Need::Waking { until } => {
                     self.begin();
                     self.run([Event::PagedIn { until }]);
@@ -468,7 +472,7 @@ impl Engine<'_> {
             }
         }
         if let Some(envelope) = loaded.load.again {
-            self.command(*envelope, true);
+            self.command(*envelope, &loaded.load.needs);
         }
     }
 

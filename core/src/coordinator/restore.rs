@@ -28,6 +28,7 @@ pub enum BadRows {
     MessageMissing { run: RunId },
     RunTwice { run: RunId },
     NumberTooHigh { run: RunId },
+    OtherPartition { partition: u16 },
 }
 
 impl fmt::Display for BadRows {
@@ -48,6 +49,7 @@ impl fmt::Display for BadRows {
             Self::MessageMissing { run } => write!(f, "run {run} has a gap in an inbox"),
             Self::RunTwice { run } => write!(f, "run {run} is there twice"),
             Self::NumberTooHigh { run } => write!(f, "run {run} is newer than its partition's own row"),
+            Self::OtherPartition { partition } => write!(f, "the rows are those of partition {partition}"),
         }
     }
 }

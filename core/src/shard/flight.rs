@@ -55,9 +55,14 @@ impl Flights {
         self.queue.is_empty()
     }
 
-    /// True if all that was formed up to this number is durable.
-    pub(super) fn are_done(&self, number: u64) -> bool {
-        self.queue.front().is_none_or(|flight| flight.number > number)
+    /// All that was formed up to this number is durable.
+    pub(super) fn durable(&self) -> u64 {
+        self.queue.front().map_or(self.formed, |flight| flight.number - 1)
+    }
+
+    /// True if something waits to be sent again or to be found out about: whatever was sent now would be refused.
+    pub(super) fn are_held_up(&self) -> bool {
+        self.queue.iter().any(|flight| flight.state.waits())
     }
 
     pub(super) fn held(&self) -> usize {
@@ -96,41 +101,40 @@ impl Flights {
         if is_durable { self.queue.pop_front() } else { None }
     }
 
-    /// Sends again what is due. A batch is never sent while one before it waits to be.
+    /// Sends again what is due. A batch is never sent while one before it waits to be; asking may be done at any time.
     pub(super) fn resend_due(&mut self, mono: u64, owner: Ownership, orders: &mut Vec<Order>) {
+        let mut is_blocked = false;
         for flight in &mut self.queue {
-            match flight.state {
-                BatchState::Sent | BatchState::Durable => {}
-                BatchState::Delayed if flight.again_at <= mono => {
-                    self.tickets += 1;
-                    flight.resend(self.tickets);
-                    orders.push(flight.order(owner));
-                }
-                BatchState::Doubtful if flight.again_at <= mono => {
-                    flight.again_at = u64::MAX;
-                    orders.push(Order::Resolve { ticket: flight.ticket });
-                }
-                BatchState::Delayed | BatchState::Doubtful | BatchState::Dropped => break,
+            if flight.state == BatchState::Doubtful && flight.again_at <= mono {
+                flight.again_at = u64::MAX;
+                orders.push(Order::Resolve { ticket: flight.ticket });
             }
+            if flight.state == BatchState::Delayed && flight.again_at <= mono && !is_blocked {
+                self.tickets += 1;
+                flight.resend(self.tickets);
+                orders.push(flight.order(owner));
+            }
+            is_blocked |= flight.state.waits();
         }
     }
 
     /// True if something has been unknown for too long.
     pub(super) fn is_unresolved(&self, mono: u64, settings: &Settings) -> bool {
-        let is_late = |flight: &Flight| {
-            flight.state == BatchState::Doubtful
-                && mono.saturating_sub(flight.doubtful_since) >= settings.resolve_ms
-        };
+        let is_late =
+            |flight: &Flight| flight.state == BatchState::Doubtful && flight.doubt_ends(settings) <= mono;
         self.queue.iter().any(is_late)
     }
 
-    pub(super) fn next_deadline(&self) -> Option<(u64, Reason)> {
-        let due = |flight: &Flight| match flight.state {
-            BatchState::Delayed => Some((flight.again_at, Reason::CommitAgain)),
-            BatchState::Doubtful => Some((flight.again_at, Reason::ResolveAgain)),
-            BatchState::Sent | BatchState::Durable | BatchState::Dropped => None,
-        };
-        self.queue.iter().filter_map(due).filter(|(at, _)| *at != u64::MAX).min_by_key(|(at, _)| *at)
+    /// When something is to be sent or asked again, or has been unknown for too long. Whatever waits behind another that
+    /// waits is not due before that one.
+    pub(super) fn next_deadline(&self, settings: &Settings) -> Option<(u64, Reason)> {
+        let mut waiting = self.queue.iter().filter(|flight| flight.state.waits());
+        let first = waiting.next()?;
+        let doubtful = |flight: &&Flight| flight.state == BatchState::Doubtful;
+        let ask = |flight: &Flight| (flight.again_at.min(flight.doubt_ends(settings)), Reason::ResolveAgain);
+        let send = (first.again_at, Reason::CommitAgain);
+        let first = if doubtful(&first) { ask(first) } else { send };
+        waiting.filter(doubtful).map(ask).chain([first]).min_by_key(|(at, _)| *at)
     }
 
     /// All are gone with the memory; counts go on, so that late answers find nothing.
@@ -142,6 +146,10 @@ impl Flights {
 }
 
 impl Flight {
+    fn doubt_ends(&self, settings: &Settings) -> u64 {
+        self.doubtful_since.saturating_add(settings.resolve_ms)
+    }
+
     fn step(&mut self, step: BatchStep) {
         self.state = self.state.next(step);
     }

@@ -81,3 +81,10 @@ lifecycle! {
         Doubtful: Confirm => Durable, Resend => Sent, Drop => Dropped;
     }
 }
+
+impl BatchState {
+    /// True if it is not on its way, and will have to be sent or asked about again.
+    pub const fn waits(self) -> bool {
+        matches!(self, Self::Delayed | Self::Doubtful)
+    }
+}

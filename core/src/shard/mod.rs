@@ -12,6 +12,7 @@ pub mod command;
 pub mod effect;
 pub mod invariants;
 pub mod lifecycle;
+pub mod memory;
 
 mod flight;
 mod paging;
@@ -45,7 +46,8 @@ pub struct Settings {
     pub retry_most_ms: u64,
     /// How long a commit may stay unknown before all memory is dropped.
     pub resolve_ms: u64,
-    /// Effects that may wait for the store; beyond it, only signs of life and reports are taken.
+    /// Effects that may wait for the store; beyond it, only signs of life and reports are taken, and time goes on. Beyond
+    /// twice as many nothing is taken, and time stands still until the store answers.
     pub held: usize,
     /// Fetches that may be under way at once.
     pub fetches: usize,
@@ -139,10 +141,12 @@ impl Shard {
 
     /// When to call again, and why.
     pub fn next_deadline(&self) -> Option<Deadline> {
-        let machine = self.machine.as_ref().filter(|_| self.standing == Standing::Serving);
+        let decides = self.standing == Standing::Serving && !self.is_flooded();
+        let machine = self.machine.as_ref().filter(|_| decides);
         let own = |mono: u64, reason: Reason| Deadline { at: Time::from_ms(mono), mono, reason };
-        let flights = self.flights.next_deadline().map(|(mono, reason)| own(mono, reason));
-        let pages = self.pages.next_deadline().map(|mono| own(mono, Reason::PageIn));
+        let flights = self.flights.next_deadline(&self.settings).map(|(mono, reason)| own(mono, reason));
+        let pages = self.pages.next_deadline(self.flights.durable(), self.settings.fetches);
+        let pages = pages.map(|mono| own(mono, Reason::PageIn));
         let all = [machine.and_then(|machine| machine.next_deadline()), flights, pages];
         all.into_iter().flatten().min_by_key(|deadline| deadline.mono)
     }
@@ -165,6 +169,15 @@ impl Shard {
     /// The Coordinator inside, to look at. What is seen here may not be durable yet.
     pub fn machine(&self) -> Option<&Coordinator> {
         self.machine.as_deref()
+    }
+
+    fn is_busy(&self) -> bool {
+        self.held() >= self.settings.held
+    }
+
+    /// So much waits for the store that nothing more may be added to it.
+    fn is_flooded(&self) -> bool {
+        self.held() >= self.settings.held.saturating_mul(2)
     }
 
     /// Things that wait for the store.

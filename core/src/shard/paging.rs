@@ -19,6 +19,24 @@ pub(super) struct Wanted {
     /// Not before this, on the monotonic clock: the store did not answer the last time.
     pub(super) again_at: u64,
     pub(super) tries: u32,
+    /// How often what was read was too old. From the second time on nothing is formed until it was read once more, so that
+    /// steady writing can not starve it (L9).
+    pub(super) stale: u32,
+}
+
+impl Wanted {
+    pub(super) fn new(load: Load, look: Option<Look>, after: u64) -> Self {
+        Self { load, look, after, again_at: 0, tries: 0, stale: 0 }
+    }
+
+    fn holds_up(&self) -> bool {
+        self.stale > 1
+    }
+
+    /// True if the machine itself asked for what wakes soon: a later one of these asks for more.
+    fn is_waking(&self) -> bool {
+        self.load.again.is_none() && matches!(self.load.needs[..], [Need::Waking { .. }])
+    }
 }
 
 /// Somebody who wants to see a run.
@@ -32,7 +50,7 @@ pub(super) struct Look {
 #[derive(Debug, Clone)]
 struct Fetching {
     wanted: Wanted,
-    /// How many batches had been formed when it began.
+    /// All that was formed up to here was durable when it began.
     began: u64,
 }
 
@@ -57,8 +75,10 @@ pub(super) struct Pages {
     wanted: VecDeque<Wanted>,
     fetching: BTreeMap<u64, Fetching>,
     fetches: u64,
-    /// What was written since the oldest fetch began.
+    /// What was written since the oldest fetch began, or is not durable yet and may be missed by the next.
     written: VecDeque<Written>,
+    /// How many of those that wait hold up what is formed.
+    holding: usize,
 }
 
 impl Pages {
@@ -66,33 +86,40 @@ impl Pages {
         self.wanted.len() + self.fetching.len()
     }
 
+    /// Puts something in the queue, which is in the order of `after`: it only grows.
     pub(super) fn want(&mut self, wanted: Wanted) {
+        if wanted.is_waking() {
+            // The machine asks again if the rows do not come; what has not begun is not needed twice.
+            self.wanted.retain(|older| !older.is_waking() || older.holds_up());
+        }
+        self.holding += usize::from(wanted.holds_up());
         self.wanted.push_back(wanted);
     }
 
+    /// True if nothing may be formed until something was read.
+    pub(super) fn hold_up(&self) -> bool {
+        self.holding > 0
+    }
+
+    /// Those that may begin, but for the time; none if enough are under way.
+    fn ready(&self, durable: u64, most: usize) -> impl Iterator<Item = &Wanted> {
+        let has_room = self.fetching.len() < most.max(1);
+        self.wanted.iter().take_while(move |wanted| has_room && wanted.after <= durable)
+    }
+
     /// The next fetch that may begin, with its number.
-    pub(super) fn begin(
-        &mut self,
-        mono: u64,
-        formed: u64,
-        most: usize,
-        done: impl Fn(u64) -> bool,
-    ) -> Option<(u64, Vec<Need>)> {
-        if self.fetching.len() >= most {
-            return None;
-        }
-        let may_begin = |wanted: &Wanted| wanted.again_at <= mono && done(wanted.after);
-        let at = self.wanted.iter().position(may_begin)?;
+    pub(super) fn begin(&mut self, mono: u64, durable: u64, most: usize) -> Option<(u64, Vec<Need>)> {
+        let at = self.ready(durable, most).position(|wanted| wanted.again_at <= mono)?;
         let wanted = self.wanted.remove(at)?;
         self.fetches += 1;
         let needs = wanted.load.needs.clone();
-        self.fetching.insert(self.fetches, Fetching { wanted, began: formed });
+        self.fetching.insert(self.fetches, Fetching { wanted, began: durable });
         Some((self.fetches, needs))
     }
 
-    /// Notes what a batch writes, for the fetches under way.
+    /// Notes what a batch writes, for the fetches under way and those that may begin before it is durable.
     pub(super) fn formed(&mut self, number: u64, changes: &[Change]) {
-        if self.fetching.is_empty() {
+        if self.waiting() == 0 {
             return;
         }
         let forgot = changes.iter().any(|change| matches!(change, Change::Forget { .. }));
@@ -104,11 +131,12 @@ impl Pages {
     }
 
     /// Takes a fetch that ended, and whether what it read may be used.
-    pub(super) fn end(&mut self, fetch: u64, rows: &[Row]) -> Option<(Wanted, bool)> {
+    pub(super) fn end(&mut self, fetch: u64, rows: &[Row], durable: u64) -> Option<(Wanted, bool)> {
         let Fetching { wanted, began } = self.fetching.remove(&fetch)?;
-        let since = self.written.iter().filter(|written| written.number > began);
-        let is_current = since.clone().all(|written| !written.spoils(&wanted.load.needs, rows));
-        let oldest = self.fetching.values().map(|fetching| fetching.began).min();
+        self.holding -= usize::from(wanted.holds_up());
+        let mut since = self.written.iter().filter(|written| written.number > began);
+        let is_current = since.all(|written| !written.spoils(&wanted.load.needs, rows));
+        let oldest = self.fetching.values().map(|fetching| fetching.began).chain([durable]).min();
         self.written.retain(|written| oldest.is_some_and(|oldest| written.number > oldest));
         Some((wanted, is_current))
     }
@@ -118,14 +146,15 @@ impl Pages {
     }
 
     /// When a fetch that failed is tried again.
-    pub(super) fn next_deadline(&self) -> Option<u64> {
-        self.wanted.iter().map(|wanted| wanted.again_at).filter(|at| *at > 0).min()
+    pub(super) fn next_deadline(&self, durable: u64, most: usize) -> Option<u64> {
+        self.ready(durable, most).map(|wanted| wanted.again_at).min()
     }
 
     /// Everything that waits, none of which was done.
     pub(super) fn drop_all(&mut self) -> impl Iterator<Item = Wanted> {
         let fetching = core::mem::take(&mut self.fetching);
         self.written.clear();
+        self.holding = 0;
         core::mem::take(&mut self.wanted).into_iter().chain(fetching.into_values().map(|one| one.wanted))
     }
 }

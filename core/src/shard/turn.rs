@@ -9,7 +9,7 @@ use super::{Forming, Shard, Tap};
 use crate::coordinator::command::{Command, Envelope, Input as Fed, Load, Loaded, Need};
 use crate::coordinator::row::Row;
 use crate::coordinator::{BadRows, Coordinator};
-use crate::id::{Batch, Ownership};
+use crate::id::{Batch, Ownership, RequestId};
 use crate::lifecycle::Lifecycle;
 use crate::time::Now;
 use alloc::boxed::Box;
@@ -69,19 +69,28 @@ impl<T: Tap> Turn<'_, T> {
         match opening {
             Opening::Failed => self.lose(Loss::NotLoaded),
             Opening::Damaged => self.spoil(None),
-            Opening::Rows { batch, rows } => match self.machine_of(rows) {
+            Opening::Rows { batch, rows } => match self.machine_of(batch, rows) {
                 Err(bad) => self.spoil(Some(bad)),
                 Ok(machine) => self.serve(batch, machine),
             },
         }
     }
 
-    fn machine_of(&self, rows: Vec<Row>) -> Result<Coordinator, BadRows> {
-        let limits = self.shard.limits.clone();
-        if rows.is_empty() {
-            return Ok(Coordinator::new(self.shard.partition, limits));
+    /// A machine of what was read. No rows is a new partition only if nothing was ever committed: one that lost its rows
+    /// would mint its epochs anew (S7).
+    fn machine_of(&self, batch: Batch, rows: Vec<Row>) -> Result<Coordinator, BadRows> {
+        let (limits, partition) = (self.shard.limits.clone(), self.shard.partition);
+        if rows.is_empty() && batch == Batch::default() {
+            return Ok(Coordinator::new(partition, limits));
         }
-        Coordinator::restore(limits, rows)
+        let of_another = rows.iter().find_map(|row| match row {
+            Row::Meta(meta) if meta.partition != partition => Some(meta.partition),
+            _ => None,
+        });
+        match of_another {
+            Some(partition) => Err(BadRows::OtherPartition { partition }),
+            None => Coordinator::restore(limits, rows),
+        }
     }
 
     fn serve(&mut self, batch: Batch, machine: Coordinator) {
@@ -99,27 +108,33 @@ impl<T: Tap> Turn<'_, T> {
 
     fn command(&mut self, envelope: Envelope) {
         let is_vital = matches!(envelope.command, Command::Heartbeat(_) | Command::Report { .. });
-        if !self.is_serving() {
-            self.refuse(&envelope, NotTaken::NotOwner);
-        } else if !is_vital && self.shard.held() >= self.shard.settings.held {
-            self.refuse(&envelope, NotTaken::Busy);
-        } else {
+        let is_full = if is_vital { self.shard.is_flooded() } else { self.shard.is_busy() };
+        if self.may_begin(envelope.request, is_full) {
             self.feed(Fed::Command(envelope));
         }
     }
 
-    fn refuse(&mut self, envelope: &Envelope, why: NotTaken) {
-        self.out.effects.push(Release::NotTaken { request: envelope.request, why });
+    /// True if a request may be taken; else it is told so.
+    fn may_begin(&mut self, request: RequestId, is_full: bool) -> bool {
+        let why = match self.is_serving() {
+            true if !is_full => return true,
+            true => NotTaken::Busy,
+            false => NotTaken::NotOwner,
+        };
+        self.out.effects.push(Release::NotTaken { request, why });
+        false
     }
 
     fn look(&mut self, look: Look) {
-        if !self.is_serving() {
-            let why = NotTaken::NotOwner;
-            self.out.effects.push(Release::NotTaken { request: look.request, why });
-        } else if look.run.partition() != self.shard.partition || !self.show(look) {
-            let needs = alloc::vec![Need::Run { number: look.run.number() }];
-            self.want(Load { needs, again: None }, Some(look));
+        if !self.may_begin(look.request, self.shard.is_busy()) || self.show(look) {
+            return;
         }
+        if look.run.partition() != self.shard.partition {
+            self.shard.forming.effects.push(Release::View { request: look.request, view: None });
+            return;
+        }
+        let needs = alloc::vec![Need::Run { number: look.run.number() }];
+        self.want(Load { needs, again: None }, Some(look));
     }
 
     /// Shows a run that is in memory.
@@ -135,7 +150,7 @@ impl<T: Tap> Turn<'_, T> {
 
     fn want(&mut self, load: Load, look: Option<Look>) {
         let after = self.shard.flights.formed;
-        self.shard.pages.want(Wanted { load, look, after, again_at: 0, tries: 0 });
+        self.shard.pages.want(Wanted::new(load, look, after));
     }
 
     /// Lets the Coordinator decide, and holds what it says.
@@ -186,16 +201,19 @@ impl<T: Tap> Turn<'_, T> {
     }
 
     fn fetched(&mut self, fetch: u64, rows: Option<Vec<Row>>) {
-        let read = rows.as_deref().unwrap_or_default();
-        let Some((mut wanted, is_current)) = self.shard.pages.end(fetch, read) else { return };
-        let Some(rows) = rows.filter(|_| is_current) else {
-            if is_current {
-                wanted.again_at = self.now.mono.saturating_add(self.shard.settings.wait_ms(wanted.tries));
-                wanted.tries = wanted.tries.saturating_add(1);
-            }
-            wanted.after = self.shard.flights.formed;
+        let (read, durable) = (rows.as_deref().unwrap_or_default(), self.shard.flights.durable());
+        let Some((mut wanted, is_current)) = self.shard.pages.end(fetch, read, durable) else { return };
+        wanted.after = self.shard.flights.formed;
+        let Some(rows) = rows else {
+            wanted.again_at = self.now.mono.saturating_add(self.shard.settings.wait_ms(wanted.tries));
+            // Nothing is held up for a store that does not answer.
+            (wanted.tries, wanted.stale) = (wanted.tries.saturating_add(1), 0);
             return self.shard.pages.want(wanted);
         };
+        if !is_current {
+            (wanted.again_at, wanted.stale) = (0, wanted.stale + 1);
+            return self.shard.pages.want(wanted);
+        }
         self.feed(Fed::Loaded(Loaded { load: wanted.load, rows }));
         if let Some(look) = wanted.look
             && !self.show(look)
@@ -206,7 +224,8 @@ impl<T: Tap> Turn<'_, T> {
 
     fn pulse(&mut self) {
         let due = self.shard.machine.as_ref().and_then(|machine| machine.next_deadline());
-        if self.is_serving() && due.is_some_and(|deadline| deadline.mono <= self.now.mono) {
+        let is_due = due.is_some_and(|deadline| deadline.mono <= self.now.mono);
+        if self.is_serving() && is_due && !self.shard.is_flooded() {
             self.feed(Fed::Pulse);
         }
         self.resend_due();
@@ -266,9 +285,8 @@ impl<T: Tap> Turn<'_, T> {
         if shard.standing != Standing::Serving {
             return;
         }
-        let (formed, most) = (shard.flights.formed, shard.settings.fetches);
-        let done = |number: u64| shard.flights.are_done(number);
-        while let Some((fetch, needs)) = shard.pages.begin(self.now.mono, formed, most, done) {
+        let (durable, most) = (shard.flights.durable(), shard.settings.fetches);
+        while let Some((fetch, needs)) = shard.pages.begin(self.now.mono, durable, most) {
             self.out.orders.push(Order::Fetch { fetch, needs });
         }
     }
@@ -277,7 +295,8 @@ impl<T: Tap> Turn<'_, T> {
     fn form(&mut self) {
         let shard = &mut *self.shard;
         let Some(machine) = &mut shard.machine else { return };
-        if shard.flights.len() >= shard.settings.in_flight {
+        let is_full = shard.flights.len() >= shard.settings.in_flight.max(1);
+        if is_full || shard.flights.are_held_up() || shard.pages.hold_up() {
             return;
         }
         let mut changes = Vec::new();
