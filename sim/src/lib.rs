@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bugs;
 pub mod choice;
 pub mod client;
 pub mod clock;
@@ -18,6 +19,7 @@ pub mod network;
 pub mod oracle;
 pub mod outside;
 pub mod packet;
+pub mod planted_switch;
 pub mod rogue;
 pub mod server;
 pub mod site;
