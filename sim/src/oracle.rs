@@ -8,11 +8,11 @@ use crate::situation::{Situation, Situations};
 use crate::store::Store;
 use crate::swarm::Config;
 use crate::tables::Tables;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tenure_core::coordinator::Coordinator;
-use tenure_core::coordinator::command::{Command, Held, Input as Fed};
+use tenure_core::coordinator::command::{Command, FailureKind, Held, Input as Fed};
 use tenure_core::coordinator::effect::{Answer, Effect, Grant, Output as Said};
-use tenure_core::coordinator::event::Event;
+use tenure_core::coordinator::event::{Event, Return};
 use tenure_core::coordinator::invariants::{self, SENTENCES, Violation, Watch};
 use tenure_core::id::*;
 use tenure_core::lifecycle::{Lifecycle, RunStatus};
@@ -44,6 +44,8 @@ pub struct Oracles {
     epochs: BTreeMap<(u16, Epoch), (RunId, WorkerId)>,
     /// The highest fencing number that wrote outside, for each piece of work.
     outside: BTreeMap<(RunId, NodeIx), Epoch>,
+    /// Work that was taken from a holder by order and not by expiry: nobody waited for that holder to stop.
+    taken_away: BTreeSet<(RunId, NodeIx)>,
     /// Runs that a client was told of.
     promised: BTreeMap<RunId, u64>,
     /// Rare situations that were seen.
@@ -90,6 +92,7 @@ pub(crate) struct Eye<'a> {
     tables: &'a mut Tables,
     events: &'a mut u64,
     latest: &'a mut Time,
+    taken_away: &'a mut BTreeSet<(RunId, NodeIx)>,
     waits: &'a mut Vec<u32>,
 }
 
@@ -103,6 +106,7 @@ impl Oracles {
             appliers: vec![Vec::new(); partitions],
             epochs: BTreeMap::new(),
             outside: BTreeMap::new(),
+            taken_away: BTreeSet::new(),
             promised: BTreeMap::new(),
             situations: Situations::default(),
             tables: Tables::default(),
@@ -119,6 +123,7 @@ impl Oracles {
             tables: &mut self.tables,
             events: &mut self.events,
             latest: &mut self.latest[usize::from(partition)],
+            taken_away: &mut self.taken_away,
             waits: &mut self.waits,
         }
     }
@@ -213,7 +218,7 @@ impl Oracles {
     /// one by then: whoever may have lost its lease has stopped (S9).
     pub(crate) fn wrote_outside(&mut self, held: Held, tame: bool) -> Result<(), Violation> {
         let newest = self.outside.entry((held.run, held.node)).or_insert(held.epoch);
-        if held.epoch < *newest && tame {
+        if held.epoch < *newest && tame && !self.taken_away.contains(&(held.run, held.node)) {
             let facts = format!(
                 "run {} node {}: epoch {} wrote outside after epoch {newest}",
                 held.run, held.node, held.epoch
@@ -292,7 +297,9 @@ impl Oracles {
             for partition in 0..config.partitions {
                 if let Some(machine) = server.machine(partition) {
                     invariants::check_state(machine)?;
-                    invariants::s46_rows_are_enough(machine, *now)?;
+                    let mut machine = machine.clone();
+                    machine.take_changes(&mut Vec::new());
+                    invariants::s46_rows_are_enough(&machine, *now)?;
                 }
             }
         }
@@ -386,6 +393,14 @@ impl Eye<'_> {
             let now = stamped.at.as_ms();
             match &stamped.event {
                 Event::NodeScheduled { run, node } => drop(self.watcher.ready.insert((*run, *node), now)),
+                Event::NodeReturned { run, node, how: Return::Deregistered | Return::Superseded } => {
+                    self.taken_away.insert((*run, *node));
+                }
+                Event::NodeFailed { run, node, failure, .. }
+                    if matches!(failure.kind, FailureKind::TookTooLong | FailureKind::NoProgress) =>
+                {
+                    self.taken_away.insert((*run, *node));
+                }
                 Event::NodeStarted { run, node, .. } => {
                     if let Some(since) = self.watcher.ready.remove(&(*run, *node)) {
                         self.waits.push((now - since) as u32);
