@@ -8,12 +8,14 @@
 #![forbid(unsafe_code)]
 
 pub mod bugs;
+pub mod campaign;
 pub mod choice;
 pub mod client;
 pub mod clock;
 pub mod codec;
 pub mod definitions;
 pub mod digest;
+pub mod hunt;
 pub mod model;
 pub mod network;
 pub mod oracle;
@@ -22,11 +24,14 @@ pub mod packet;
 pub mod planted_switch;
 pub mod rogue;
 pub mod server;
+pub mod shrink;
 pub mod site;
 pub mod situation;
 pub mod store;
 pub mod swarm;
 pub mod tables;
+pub mod tape;
+pub mod trial;
 pub mod worker;
 pub mod world;
 

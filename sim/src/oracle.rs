@@ -452,6 +452,8 @@ impl Tap for Eye<'_> {
         let seen = seen.and_then(|()| if whole { invariants::check_state(machine) } else { Ok(()) });
         if let Err(violation) = seen {
             watcher.violation.get_or_insert(violation);
+            // What it knew led astray, should the world go on.
+            watcher.watch = Watch::new(machine);
         }
         self.tables.take(watcher.watch.taken());
     }

@@ -130,6 +130,10 @@ pub struct World {
     pub now: u64,
     /// What it violated first, if anything.
     pub violation: Option<Violation>,
+    /// Only this oracle ends the world; what others find is counted.
+    pub only: Option<&'static str>,
+    /// Oracles that fired and did not end the world.
+    pub others: Vec<&'static str>,
     /// What was seen and what is checked.
     pub oracles: Oracles,
     /// All processes, in the order servers, agents, rogues, clients, the outside.
@@ -193,6 +197,8 @@ impl World {
             choice,
             now: 0,
             violation: None,
+            only: None,
+            others: Vec::new(),
             settled_at: None,
             trace: None,
             queue: BinaryHeap::new(),
@@ -427,8 +433,11 @@ impl World {
 
     /// Keeps the first violation.
     pub(crate) fn hold(&mut self, result: Result<(), Violation>) {
-        if let Err(violation) = result {
+        let Err(violation) = result else { return };
+        if self.only.is_none_or(|only| only == violation.number) {
             self.violation.get_or_insert(violation);
+        } else if !self.others.contains(&violation.number) {
+            self.others.push(violation.number);
         }
     }
 
