@@ -340,6 +340,9 @@ pub(crate) mod tests {
         check::<RunStatus>();
         check::<MessageState>();
         check::<Health>();
+        check::<crate::shard::lifecycle::Standing>();
+        check::<crate::shard::lifecycle::BatchState>();
+        check::<crate::steward::lifecycle::Hold>();
     }
 
     #[test]

@@ -123,7 +123,9 @@ fn every_check_has_a_sentence_and_every_sentence_a_check() {
         assert!(SENTENCES.iter().any(|(number, _)| *number == invariant.number), "{}", invariant.name);
         assert!(invariant.name.starts_with(&invariant.number.to_lowercase()), "{}", invariant.name);
     }
-    for (number, sentence) in SENTENCES.iter().filter(|(number, _)| !["S46", "S50"].contains(number)) {
+    // S46, S49 and S50 need more than one machine; S48 is the store's; the others are the Shard's, and checked around one.
+    let elsewhere = ["S11", "S12", "S45", "S46", "S47", "S48", "S49", "S50"];
+    for (number, sentence) in SENTENCES.iter().filter(|(number, _)| !elsewhere.contains(number)) {
         assert!(ALL.iter().any(|invariant| invariant.number == *number), "{number}: {sentence}");
     }
 }

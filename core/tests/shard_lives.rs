@@ -273,10 +273,10 @@ impl Life {
                 self.answers.extend(input.map(|input| (at, input)));
                 continue;
             }
-            let waits = (0..2).find(|at| !self.servers[*at].open.is_empty());
+            let waits = (0..2).find(|at| !self.servers[*at].shard.is_idle());
             let Some(at) = waits else { return };
             let deadline = self.servers[at].shard.next_deadline();
-            let deadline = deadline.unwrap_or_else(|| panic!("{:?} wait for ever", self.servers[at].open));
+            let deadline = deadline.unwrap_or_else(|| panic!("{:?} waits for ever", self.servers[at].shard));
             let ms = deadline.mono.saturating_sub(self.now.mono);
             self.now = Now::new(self.now.mono + ms, self.now.wall + ms);
             self.feed(at, Input::Pulse);
@@ -287,6 +287,7 @@ impl Life {
     /// All is answered, and whoever owns the partition has in memory what the store has.
     fn end(&mut self) {
         self.calm();
+        assert!(self.servers.iter().all(|server| server.open.is_empty()), "a request has no answer");
         let owner = self.store.last().0;
         for server in &self.servers {
             if server.shard.ownership() == owner && server.shard.standing() == Standing::Serving {

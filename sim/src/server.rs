@@ -32,7 +32,7 @@ pub(crate) enum StoreSays {
     Fetched(u16, u64, Option<Vec<Row>>),
     Surveyed(Option<Survey>),
     Took(u16, Option<Ownership>),
-    Freed(u16),
+    Freed(u16, Ownership),
 }
 
 /// A request that somebody waits for.
@@ -233,7 +233,9 @@ impl World {
             StoreSays::Took(partition, ownership) => {
                 self.steward(server, StewardInput::Took { partition, ownership })
             }
-            StoreSays::Freed(partition) => self.steward(server, StewardInput::Freed { partition }),
+            StoreSays::Freed(partition, ownership) => {
+                self.steward(server, StewardInput::Freed { partition, ownership })
+            }
         }
     }
 
@@ -410,7 +412,7 @@ impl World {
             }
             Op::Free { partition, ownership } => {
                 self.store.free(partition, ownership);
-                StoreSays::Freed(partition)
+                StoreSays::Freed(partition, ownership)
             }
         };
         self.reply_of_store(server, life, says);

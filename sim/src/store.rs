@@ -138,7 +138,10 @@ impl Store {
 
     /// A server shows itself.
     pub fn beat(&mut self, beat: ServerBeat) {
-        self.servers.insert(beat.server, beat);
+        // A late one must not undo a leave.
+        if self.servers.get(&beat.server).is_none_or(|known| known.beat < beat.beat) {
+            self.servers.insert(beat.server, beat);
+        }
     }
 
     /// Who lives, and who has what.

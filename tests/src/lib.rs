@@ -1,3 +1,4 @@
-//! What spans crates: scenario scripts and their runner.
+//! What spans crates: scenario scripts and their runners.
 
 pub mod scenario;
+pub mod stewards;

@@ -49,6 +49,16 @@
 //!   complete w1 r1.a [out=], fail w1 r1.a [final|payload_missing|payload_damaged] [why=] [poison=in:1]
 //!   suspend w1 r1.a [state=] [on_message] [after=] [at_wall=] [reason=]
 //!   report w1                             several in one command, each on a line: `| complete r1.a out=x`
+//! Through a Shard; output is `!` what its store is to do, each order with a name
+//!   shard [in_flight=] [held=] [fetches=] [exclusive]
+//!                                         from here on commands go through a Shard, and time pulses it
+//!   server s2                             the server that is spoken to from here on; the first is s1
+//!   own, close                            the partition is its own under the next fencing number; it gives it up
+//!   ok [commit1 ..]                       the store does these orders and answers; or all, and those that follow
+//!   apply commit1                         the store does it, and its answer is on the way
+//!   answer commit1 [durable|not_applied|unknown|failed|fenced|none]
+//!                                         the Shard hears the answer that is on the way, or this one
+//!   look r1, crash                        somebody wants to see a run; the server begins anew
 //! ```
 //!
 //! A node, handle, source or edge that is not there is written `#7`. Between lines the rows must restore; from a
@@ -56,15 +66,17 @@
 
 mod act;
 mod define;
+mod gate;
 mod look;
 mod names;
 mod print;
 mod report;
-mod words;
+pub(crate) mod words;
 mod world;
 
 use std::collections::BTreeSet;
 use tenure_core::limits::{LimitName, Limits};
+pub(crate) use words::time_text;
 use words::{Fault, number};
 use world::World;
 
@@ -117,14 +129,14 @@ pub fn tell_crashing(file: &str, script: &str) -> Result<(), String> {
 }
 
 /// A line of a script with what continues it, or a comment.
-struct Piece<'a> {
-    number: usize,
-    text: String,
-    command: Option<(&'a str, Vec<&'a str>)>,
+pub(crate) struct Piece<'a> {
+    pub(crate) number: usize,
+    pub(crate) text: String,
+    pub(crate) command: Option<(&'a str, Vec<&'a str>)>,
 }
 
 /// Takes a script apart and drops the output in it.
-fn pieces(script: &str) -> Vec<Piece<'_>> {
+pub(crate) fn pieces(script: &str) -> Vec<Piece<'_>> {
     let mut pieces: Vec<Piece<'_>> = Vec::new();
     for (at, line) in script.lines().enumerate() {
         let (line, number) = (line.trim_end(), at + 1);
@@ -149,6 +161,12 @@ fn act_on(world: &mut World, line: &str, more: &[&str], is_first: bool) -> Resul
     match line.strip_prefix("limits ") {
         Some(bounds) if is_first => *world = limits(bounds).and_then(World::new)?,
         Some(_) => return Err("limits are set on the first line only".into()),
+        None if line == "shard" || line.starts_with("shard ") => {
+            let mut words = words::Words::of(line);
+            words.next("shard")?;
+            world.gates = Some(gate::Gates::new(&mut words, world.limits().clone())?);
+            words.finish()?;
+        }
         None => {
             // A panic is core's bug; the line that led to it is worth as much as the place of it.
             let acted = std::panic::AssertUnwindSafe(|| act::act(world, line, more));

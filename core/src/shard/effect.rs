@@ -58,7 +58,8 @@ pub enum NotTaken {
     Busy,
 }
 
-/// Something for the store to do.
+/// Something for the store to do. All but the last three are answered, and whoever waits in vain for a store says so after a
+/// time of its own: a Shard has no deadline for what is under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     /// Read the partition: its last batch and all rows of what is resident.

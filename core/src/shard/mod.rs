@@ -171,6 +171,11 @@ impl Shard {
         self.machine.as_deref()
     }
 
+    /// True if nothing waits for the store.
+    pub fn is_idle(&self) -> bool {
+        self.held() == 0 && self.flights.is_empty()
+    }
+
     fn is_busy(&self) -> bool {
         self.held() >= self.settings.held
     }

@@ -20,6 +20,8 @@ pub enum Input {
     Freed {
         /// Which.
         partition: u16,
+        /// As which owner.
+        ownership: Ownership,
     },
     /// A Shard finished what it did and let go.
     Released {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Something for the store or for this server's Shards to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// Store: write this server's sign of life.
+    /// Store: write this server's sign of life, unless a higher count is there: a late one must not undo a leave.
     Beat {
         /// The count.
         beat: u64,

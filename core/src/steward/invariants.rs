@@ -6,7 +6,7 @@ use crate::coordinator::invariants::{Holds, hold};
 
 /// S51: whatever was asked of the store is asked again if no answer comes.
 pub fn s51_what_was_asked_has_an_end(steward: &Steward) -> Holds {
-    for (number, partition) in (0_u16..).zip(&steward.partitions) {
+    for (partition, number) in steward.partitions.iter().zip(0_u16..) {
         let asks = matches!(partition.hold, Hold::Taking | Hold::Freeing);
         let has_end = partition.ask_until != u64::MAX;
         hold!(

@@ -1,14 +1,15 @@
 //! The Steward: which partitions a server takes, keeps and gives up. It never compares two clocks: another server is
 //! silent while its count of beats does not change, and that time is measured on this server's monotonic clock.
 //!
-//! Fair with few moves: whoever has the fewest takes what is free; whoever has the most gives one up while somebody has
-//! less than a fair share; nobody else moves anything. Being wrong about who lives costs a move, never safety: the store
+//! Fair with few moves: whoever has less than a fair share takes what is free; whoever has more gives one up at a time, and
+//! whoever has the most gives one up while somebody has less and nothing is free; nobody else moves anything. Being wrong about who lives costs a move, never safety: the store
 //! gives each owner a fencing number and refuses the commits of all earlier ones (S11).
 
 pub mod command;
 pub mod effect;
 pub mod invariants;
 pub mod lifecycle;
+pub mod memory;
 
 use crate::id::{Ownership, ServerId};
 use crate::lifecycle::Lifecycle;
@@ -67,6 +68,8 @@ struct Partition {
     seen: Ownership,
     /// How long it has had no living owner, as far as was watched.
     free_ms: u64,
+    /// The number that was seen when it was last asked for: an answer that is not above it is to an earlier try.
+    asked: Ownership,
     /// Until when the store may answer.
     ask_until: u64,
 }
@@ -89,6 +92,7 @@ impl Steward {
             owner: None,
             seen: Ownership::default(),
             free_ms: 0,
+            asked: Ownership::default(),
             ask_until: u64::MAX,
         };
         Self {
@@ -113,13 +117,13 @@ impl Steward {
         match input {
             Input::Surveyed(survey) => self.surveyed(now.mono, survey, out),
             Input::Took { partition, ownership } => self.took(partition, ownership, out),
-            Input::Freed { partition } => self.on(partition, Hold::Freeing, HoldStep::Free),
+            Input::Freed { partition, ownership } => self.freed(partition, ownership),
             Input::Released { partition, ownership } => self.released(now.mono, partition, ownership, out),
             Input::Lost { partition, ownership } => self.lost(partition, ownership),
             Input::Leave => self.leave(now.mono, out),
             Input::Pulse => {}
         }
-        self.ask_again(now.mono);
+        self.ask_again(now.mono, out);
         self.show_and_look(now.mono, out);
         if self.leaving && self.partitions.iter().all(|partition| partition.hold == Hold::Foreign) {
             self.gone = true;
@@ -140,8 +144,7 @@ impl Steward {
 
     /// How this server stands with each partition.
     pub fn holds(&self) -> impl Iterator<Item = (u16, Hold, Ownership)> + '_ {
-        let holds = self.partitions.iter().map(|partition| (partition.hold, partition.ownership));
-        (0..).zip(holds).map(|(number, (hold, ownership))| (number, hold, ownership))
+        self.partitions.iter().zip(0..).map(|(one, number)| (number, one.hold, one.ownership))
     }
 
     /// Who has a partition, as far as is known here.
@@ -153,38 +156,43 @@ impl Steward {
         self.partitions.get_mut(usize::from(number))
     }
 
-    /// Takes a step if the partition is where the step leads from; late news changes nothing.
-    fn on(&mut self, number: u16, from: Hold, step: HoldStep) {
-        if let Some(partition) = self.partition(number)
-            && partition.hold == from
-        {
-            partition.step(step);
-        }
-    }
-
     fn took(&mut self, number: u16, got: Option<Ownership>, out: &mut Vec<Order>) {
+        let me = self.server;
         let Some(partition) = self.partition(number) else { return };
         if partition.hold != Hold::Taking {
             return;
         }
         match got {
             // An answer to an earlier try, which was overtaken.
-            Some(ownership) if ownership <= partition.seen => {}
-            None => partition.step(HoldStep::Miss),
-            Some(ownership) => {
+            Some(ownership) if ownership <= partition.asked => {}
+            Some(ownership) if ownership >= partition.seen => {
                 partition.step(HoldStep::Win);
                 (partition.ownership, partition.seen) = (ownership, ownership);
+                partition.owner = Some(me);
                 out.push(Order::Open { partition: number, ownership });
                 if self.leaving {
                     self.close(number, out);
                 }
             }
+            None | Some(_) => partition.step(HoldStep::Miss),
         }
     }
 
     fn close(&mut self, number: u16, out: &mut Vec<Order>) {
-        self.on(number, Hold::Held, HoldStep::Close);
-        out.push(Order::Close { partition: number });
+        if let Some(partition) = self.partition(number)
+            && partition.hold == Hold::Held
+        {
+            partition.step(HoldStep::Close);
+            out.push(Order::Close { partition: number });
+        }
+    }
+
+    fn freed(&mut self, number: u16, ownership: Ownership) {
+        let Some(partition) = self.partition(number) else { return };
+        if partition.hold == Hold::Freeing && partition.ownership == ownership {
+            partition.step(HoldStep::Free);
+            partition.owner = None;
+        }
     }
 
     fn released(&mut self, mono: u64, number: u16, ownership: Ownership, out: &mut Vec<Order>) {
@@ -213,12 +221,18 @@ impl Steward {
         }
     }
 
-    /// The store did not answer: what it did, the next survey shows.
-    fn ask_again(&mut self, mono: u64) {
-        for partition in self.partitions.iter_mut().filter(|partition| partition.ask_until <= mono) {
+    /// The store did not answer. Whether it gave a partition to this server, the next survey shows; what this server gives
+    /// up nobody else can take while it lives, so that is said again until the store knows.
+    fn ask_again(&mut self, mono: u64, out: &mut Vec<Order>) {
+        let ask_until = mono + self.settings.ask_ms;
+        let late = self.partitions.iter_mut().zip(0..).filter(|(partition, _)| partition.ask_until <= mono);
+        for (partition, number) in late {
             match partition.hold {
                 Hold::Taking => partition.step(HoldStep::Miss),
-                Hold::Freeing => partition.step(HoldStep::Free),
+                Hold::Freeing => {
+                    partition.ask_until = ask_until;
+                    out.push(Order::Free { partition: number, ownership: partition.ownership });
+                }
                 Hold::Foreign | Hold::Held | Hold::Closing => partition.ask_until = u64::MAX,
             }
         }
@@ -244,7 +258,7 @@ impl Steward {
         self.last_survey = Some(mono);
         self.hear(&survey, watched);
         for owned in &survey.partitions {
-            self.look_at(owned);
+            self.look_at(owned, out);
         }
         let free: Vec<bool> = self.partitions.iter().map(|partition| self.is_free(partition)).collect();
         for (partition, is_free) in self.partitions.iter_mut().zip(&free) {
@@ -266,7 +280,7 @@ impl Steward {
         self.servers = heard;
     }
 
-    fn look_at(&mut self, owned: &Owned) {
+    fn look_at(&mut self, owned: &Owned, out: &mut Vec<Order>) {
         let me = self.server;
         let Some(partition) = self.partition(owned.partition) else { return };
         if owned.ownership < partition.seen {
@@ -274,8 +288,13 @@ impl Steward {
         }
         (partition.owner, partition.seen) = (owned.owner, owned.ownership);
         let is_mine = owned.owner == Some(me) && owned.ownership == partition.ownership;
+        let was_held = partition.hold == Hold::Held;
         if !is_mine && matches!(partition.hold, Hold::Held | Hold::Closing | Hold::Freeing) {
             partition.step(HoldStep::Lose);
+        }
+        if !is_mine && was_held {
+            // Its Shard would find out with its next commit; if it has none to make, it would sit there for ever.
+            out.push(Order::Close { partition: owned.partition });
         }
     }
 
@@ -289,8 +308,8 @@ impl Steward {
         partition.hold == Hold::Foreign && !partition.owner.is_some_and(has_owner)
     }
 
-    /// Takes what is free while this server has less than its share; gives one up while it has the most and another
-    /// has less than a fair share.
+    /// Takes what is free while this server has less than its share; gives one up while it has more than that, or while
+    /// it has the most, another has less than a fair share and there is nothing free for that one to take.
     fn balance(&mut self, mono: u64, free: &[bool], out: &mut Vec<Order>) {
         if self.leaving {
             return;
@@ -300,21 +319,26 @@ impl Steward {
         let sharers = counts.len() + 1;
         let (low, high) = (self.partitions.len() / sharers, self.partitions.len().div_ceil(sharers));
         let somebody_lacks = counts.values().any(|count| *count < low);
-        let share = if mine < low || !somebody_lacks { high } else { low };
+        let share = if somebody_lacks { low } else { high };
         let patience = self.settings.dead_ms;
         let mut wanted: Vec<u16> = (0..self.settings.partitions).filter(|n| free[usize::from(*n)]).collect();
         wanted.sort_unstable_by_key(|number| self.preference(*number));
-        let mut room = share.saturating_sub(mine);
+        // What nobody took for long is taken beyond the share, one at a time: else all would rush for all of it.
+        let (mut room, mut beyond) = (share.saturating_sub(mine), 1);
         for number in wanted {
-            let partition = &self.partitions[usize::from(number)];
-            if room > 0 || partition.free_ms >= patience {
-                room = room.saturating_sub(1);
-                self.take(mono, number, out);
+            let is_left_over = self.partitions[usize::from(number)].free_ms >= patience;
+            if room > 0 {
+                room -= 1;
+            } else if is_left_over && beyond > 0 {
+                beyond -= 1;
+            } else {
+                continue;
             }
+            self.take(mono, number, out);
         }
         let most = counts.iter().map(|(server, count)| (*count, *server)).max();
         let has_most = most.is_none_or(|most| (mine, self.server) > most);
-        if mine > high || (mine > low && somebody_lacks && has_most) {
+        if mine > high || (mine > low && somebody_lacks && has_most && !free.contains(&true)) {
             let held = self.holds().filter(|(_, hold, _)| *hold == Hold::Held).map(|(number, ..)| number);
             if let Some(number) = held.max_by_key(|number| self.preference(*number)) {
                 self.close(number, out);
@@ -348,7 +372,7 @@ impl Steward {
         let ask_until = mono + self.settings.ask_ms;
         let Some(partition) = self.partition(number) else { return };
         partition.step(HoldStep::Take);
-        partition.ask_until = ask_until;
+        (partition.ask_until, partition.asked) = (ask_until, partition.seen);
         out.push(Order::Take { partition: number, seen: partition.seen });
     }
 }

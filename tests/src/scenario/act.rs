@@ -1,6 +1,7 @@
 //! From a line of a script to a command, or to something done around the machine.
 
 use super::define;
+use super::gate;
 use super::look;
 use super::print;
 use super::report;
@@ -29,6 +30,9 @@ pub(super) fn act(world: &mut World, line: &str, more: &[&str]) -> Result<(), Fa
     }
     if !more.is_empty() {
         return Err(format!("{verb} is not continued on a second line"));
+    }
+    if let Some(done) = gate::around(world, tenant, verb, &mut words) {
+        return done.and_then(|()| words.finish());
     }
     if let Some(done) = around(world, verb, &mut words) {
         return done.and_then(|()| words.finish());

@@ -45,6 +45,11 @@ impl Names {
         }
     }
 
+    /// Runs that are not there any more may be named anew.
+    pub(super) fn forget_runs(&mut self, is_there: impl Fn(RunId) -> bool) {
+        self.runs.retain(|_, run| is_there(*run));
+    }
+
     /// The tenant of this name.
     pub(super) fn tenant(&mut self, name: &str) -> TenantId {
         TenantId::new(intern(&mut self.tenants, name))

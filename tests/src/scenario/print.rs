@@ -34,7 +34,7 @@ fn event(names: &Names, event: &Event) -> Option<String> {
 }
 
 /// The name of an enum's variant, as prose.
-fn prose(debug: impl std::fmt::Debug) -> String {
+pub(super) fn prose(debug: impl std::fmt::Debug) -> String {
     let mut text = String::new();
     for letter in format!("{debug:?}").chars() {
         if letter.is_uppercase() && !text.is_empty() {

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 /// What was wrong with a line.
-pub(super) type Fault = String;
+pub(crate) type Fault = String;
 
 /// The words of a line that were not taken yet.
 #[derive(Debug, Clone)]
@@ -47,7 +47,7 @@ impl<'a> Words<'a> {
     }
 
     /// The value of an option as a number.
-    pub(super) fn number<T: FromStr>(&mut self, name: &str) -> Result<Option<T>, Fault> {
+    pub(crate) fn number<T: FromStr>(&mut self, name: &str) -> Result<Option<T>, Fault> {
         self.option(name).map(|text| number(text)).transpose()
     }
 
@@ -77,7 +77,7 @@ impl<'a> Words<'a> {
 }
 
 /// A number.
-pub(super) fn number<T: FromStr>(text: &str) -> Result<T, Fault> {
+pub(crate) fn number<T: FromStr>(text: &str) -> Result<T, Fault> {
     text.parse().map_err(|_| format!("{text:?} is not a number that fits here"))
 }
 
@@ -91,7 +91,7 @@ const UNITS: [(&str, u64); 6] = [
 ];
 
 /// A time such as `500ms`, `30s`, `5m`, `1h`, `2d`, `10y`, or `0`, in milliseconds.
-pub(super) fn millis(text: &str) -> Result<u64, Fault> {
+pub(crate) fn millis(text: &str) -> Result<u64, Fault> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (count, unit) = text.split_at(digits);
     let unit = UNITS.iter().find(|(name, _)| *name == unit).map(|(_, ms)| *ms);
@@ -105,7 +105,7 @@ pub(super) fn millis(text: &str) -> Result<u64, Fault> {
 }
 
 /// A time as [`millis`] reads it, in the largest unit that leaves no rest.
-pub(super) fn time_text(ms: u64) -> String {
+pub(crate) fn time_text(ms: u64) -> String {
     let unit = UNITS[..5].iter().rev().find(|(_, unit)| ms > 0 && ms.is_multiple_of(*unit));
     unit.map_or_else(|| "0".into(), |(name, unit)| format!("{}{name}", ms / unit))
 }

@@ -1,5 +1,6 @@
 //! The machine of a script, its store, its clocks, and what each worker believes.
 
+use super::gate::{self, Gates};
 use super::names::Names;
 use super::print;
 use super::words::{Fault, time_text};
@@ -44,6 +45,8 @@ pub(super) struct World {
     /// The machine that was lost at the last crash and told to recover: fed the same, it must say the same (S46).
     twin: Option<Coordinator>,
     limits: Limits,
+    /// In a story of Shards, these decide, and the machine here is not spoken to.
+    pub(super) gates: Option<Gates>,
     /// What was committed.
     pub(super) store: MemoryStore,
     /// Names, both ways.
@@ -71,6 +74,7 @@ impl World {
             machine: Coordinator::new(0, limits.clone()),
             twin: None,
             limits,
+            gates: None,
             store: MemoryStore::default(),
             names: Names::default(),
             beliefs: BTreeMap::new(),
@@ -126,6 +130,9 @@ impl World {
 
     /// Lets time pass, and pulses at every deadline on the way.
     pub(super) fn pass_and_pulse(&mut self, ms: u64) -> Result<(), Fault> {
+        if self.gates.is_some() {
+            return gate::pass_and_pulse(self, ms);
+        }
         let until = self.mono + ms;
         for _ in 0..MOST_PULSES {
             match self.machine.next_deadline() {
@@ -148,10 +155,38 @@ impl World {
         self.breaks(format!("after {MOST_PULSES} pulses something is still due: {next:?}"))
     }
 
+    /// A number for a request.
+    pub(super) fn next_request(&mut self) -> RequestId {
+        self.requests += 1;
+        RequestId::new(self.requests)
+    }
+
+    /// The bounds of this story.
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// What the monotonic clock shows.
+    pub(super) fn mono(&self) -> u64 {
+        self.mono
+    }
+
+    /// How many lines were said.
+    pub(super) fn lines(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Says something before what was said from there on.
+    pub(super) fn say_at(&mut self, at: usize, line: String) {
+        self.lines.insert(at, line);
+    }
+
     /// Asks the machine for something.
     pub(super) fn ask(&mut self, tenant: TenantId, command: Command) -> Result<(), Fault> {
-        self.requests += 1;
-        let request = RequestId::new(self.requests);
+        let request = self.next_request();
+        if self.gates.is_some() {
+            return gate::ask(self, request, tenant, command);
+        }
         self.feed(Input::Command(Envelope { request, tenant, command }))
     }
 
@@ -221,7 +256,7 @@ impl World {
     }
 
     /// Workers learn from what reaches them.
-    fn hear(&mut self, speaker: Option<&Speaker>, effect: &Effect) -> Result<(), Fault> {
+    pub(super) fn hear(&mut self, speaker: Option<&Speaker>, effect: &Effect) -> Result<(), Fault> {
         match effect {
             Effect::Offer { worker, grant } => {
                 self.check_keys(grant)?;
@@ -371,19 +406,21 @@ fn say_the_same(
 }
 
 /// Who asked, and what its reports would mean for what it holds.
-struct Speaker {
+#[derive(Debug)]
+pub(super) struct Speaker {
     worker: WorkerKey,
     reports: Vec<(Held, Meaning)>,
 }
 
-#[derive(PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 enum Meaning {
     Begun,
     Over,
     Neither,
 }
 
-fn speaker(input: &Input) -> Option<Speaker> {
+/// Who asks with this input, if it is a worker.
+pub(super) fn speaker(input: &Input) -> Option<Speaker> {
     use tenure_core::coordinator::command::Then;
     let envelope = match input {
         Input::Command(envelope) => envelope,
