@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use tenure_core::agent::lifecycle::{LeaseState, PieceState, SessionState};
 use tenure_core::lifecycle::{Health, Lifecycle, MessageState, Phase, RunStatus};
 
 const BEGIN: &str = "<!-- lifecycles -->\n";
@@ -46,6 +47,9 @@ fn the_lifecycles_are_those_of_the_tables() {
     describe::<Phase>(&mut generated);
     describe::<MessageState>(&mut generated);
     describe::<Health>(&mut generated);
+    describe::<SessionState>(&mut generated);
+    describe::<PieceState>(&mut generated);
+    describe::<LeaseState>(&mut generated);
     let design = design();
     let (before, rest) = design.split_once(BEGIN).expect("DESIGN.md has a place for the lifecycles");
     let (written, after) = rest.split_once(END).expect("and its end");
