@@ -152,10 +152,10 @@ fn nonsense(world: &mut World, draw: u32) {
         .map(|mut grant| {
             grant.epoch = Epoch::new(grant.epoch.get() + u64::from(draw >> 4) % 3);
             grant.attempt = Attempt::new(grant.attempt.get() + (draw >> 6) % 2);
-            if (draw >> 7) % 3 == 0 {
+            if (draw >> 7).is_multiple_of(3) {
                 grant.node = NodeIx::WHOLE_RUN
             }
-            if (draw >> 7) % 11 == 0 {
+            if (draw >> 7).is_multiple_of(11) {
                 grant.lease_ms = u64::from(draw) % 100
             }
             grant
