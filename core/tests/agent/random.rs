@@ -28,7 +28,7 @@ fn config(cases: u32) -> ProptestConfig {
 
 /// Takes a time that depends on what it is; fails the first attempt now and then.
 fn mixed(grant: &Grant) -> (u64, Then) {
-    let takes_ms = (grant.stable_key % 1_700) as u64;
+    let takes_ms = (grant.stable_key % 4_000) as u64;
     let fails = grant.attempt.get() == 1 && grant.stable_key.is_multiple_of(7);
     let failure = Failure { kind: FailureKind::Retryable, detail: Value::EMPTY };
     let then =
@@ -44,7 +44,8 @@ fn live(seed: u64, partitions: u16, faults: Faults, rates: &[u64], acts: &[u8]) 
         let clock = Clock { num: *rate, den: 100, offset: world.draw() % 100_000 };
         let slots = 2 + at as u32;
         let settings = Settings { spec: spec(slots), ..settings(at as u128 + 1, 2) };
-        world.host(settings, clock, mixed);
+        let at = world.host(settings, clock, mixed);
+        world.hosts[at].stop_ms = world.draw() % 40;
     }
     world.run(200);
     world.faults = faults;
@@ -60,14 +61,14 @@ fn live(seed: u64, partitions: u16, faults: Faults, rates: &[u64], acts: &[u8]) 
             }
             4 => world.hosts[at].frozen_until = world.time + u64::from(*act) * 10,
             5 => world.hosts[at].clock.offset += u64::from(*act) * 10,
-            6 => world.hosts[at].stop_ms = u64::from(*act % 40),
+            6 => world.hosts[at].cut_until = world.time + u64::from(*act) * 12,
             _ => restart_fenced(&mut world),
         }
         let ms = world.draw() % 600;
         world.run(ms);
     }
     world.faults = CALM;
-    for _ in 0..40 {
+    for _ in 0..90 {
         restart_fenced(&mut world);
         world.run(1_000);
         if world.all_completed() {
