@@ -116,7 +116,8 @@ pub struct World {
 
 impl World {
     pub fn new(partitions: u16, definitions: Vec<Definition>) -> Self {
-        let limits = Limits { stale_ms: 2_000, dead_ms: 4_000, ..Limits::default() };
+        // A worker that is full of another partition's work declines, and every decline is an offer.
+        let limits = Limits { stale_ms: 2_000, dead_ms: 4_000, offers: 100_000, ..Limits::default() };
         let machine = |partition| {
             let machine = Coordinator::new(partition, limits.clone());
             (partition, (machine, MemoryStore::default()))
