@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use tenure_core::agent::lifecycle::{LeaseState, PieceState, SessionState};
 use tenure_core::lifecycle::{Health, Lifecycle, MessageState, Phase, RunStatus};
 use tenure_core::shard::lifecycle::{BatchState, Standing};
 use tenure_core::steward::lifecycle::Hold;
@@ -51,6 +52,9 @@ fn the_lifecycles_are_those_of_the_tables() {
     describe::<Standing>(&mut generated);
     describe::<BatchState>(&mut generated);
     describe::<Hold>(&mut generated);
+    describe::<SessionState>(&mut generated);
+    describe::<PieceState>(&mut generated);
+    describe::<LeaseState>(&mut generated);
     let design = design();
     let (before, rest) = design.split_once(BEGIN).expect("DESIGN.md has a place for the lifecycles");
     let (written, after) = rest.split_once(END).expect("and its end");

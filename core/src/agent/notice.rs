@@ -10,6 +10,7 @@ use crate::coordinator::command::{Held, Then};
 use crate::coordinator::effect::Grant;
 use crate::id::NodeIx;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 impl Session {
     pub(super) fn noticed(&mut self, notice: Notice, turn: &mut Turn<'_>) {
@@ -71,7 +72,7 @@ impl Session {
             Some(piece) if piece.state != PieceState::Offered => return,
             None | Some(_) => {
                 if !self.early.iter().any(|early| early.held() == held && early.attempt == grant.attempt) {
-                    self.early.push(grant);
+                    self.early.push(*grant);
                 }
                 return;
             }
@@ -99,10 +100,10 @@ impl Session {
         if !run.node.is_whole_run() {
             return;
         }
-        let of_run = |grant: &Box<Grant>| (grant.run, grant.epoch) == (run.run, run.epoch);
-        let (ours, others) = core::mem::take(&mut self.early).into_iter().partition(of_run);
+        let of_run = |grant: &Grant| (grant.run, grant.epoch) == (run.run, run.epoch);
+        let (ours, others): (Vec<Grant>, Vec<Grant>) =
+            core::mem::take(&mut self.early).into_iter().partition(of_run);
         self.early = others;
-        let ours: alloc::vec::Vec<Box<Grant>> = ours;
-        ours.into_iter().for_each(|grant| self.hand(grant, turn));
+        ours.into_iter().for_each(|grant| self.hand(Box::new(grant), turn));
     }
 }

@@ -10,7 +10,6 @@ use crate::coordinator::command::{Held, Then};
 use crate::coordinator::effect::Grant;
 use crate::id::{Incarnation, NodeIx, PollId, Session as SessionNumber};
 use crate::lifecycle::Lifecycle;
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -47,7 +46,7 @@ pub(super) struct Session {
     pub(super) reported: Option<Held>,
     pub(super) pieces: BTreeMap<Held, Piece>,
     /// Nodes that were handed before their run was known to be held.
-    pub(super) early: Vec<Box<Grant>>,
+    pub(super) early: Vec<Grant>,
     pub(super) memory: Memory,
 }
 

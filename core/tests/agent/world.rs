@@ -67,6 +67,8 @@ pub struct Host {
     pub clock: Clock,
     /// It is not given any time until then, and neither is what it executes.
     pub frozen_until: u64,
+    /// Nothing comes through to it, or from it, until then.
+    pub cut_until: u64,
     pub executing: BTreeMap<Held, (u64, Then)>,
     pub script: Script,
     /// Takes this long from an order to stop to having stopped.
@@ -114,7 +116,8 @@ pub struct World {
 
 impl World {
     pub fn new(partitions: u16, definitions: Vec<Definition>) -> Self {
-        let limits = Limits { stale_ms: 2_000, dead_ms: 4_000, ..Limits::default() };
+        // A worker that is full of another partition's work declines, and every decline is an offer.
+        let limits = Limits { stale_ms: 2_000, dead_ms: 4_000, offers: 100_000, ..Limits::default() };
         let machine = |partition| {
             let machine = Coordinator::new(partition, limits.clone());
             (partition, (machine, MemoryStore::default()))
@@ -155,6 +158,7 @@ impl World {
             agent,
             clock,
             frozen_until: 0,
+            cut_until: 0,
             executing: BTreeMap::new(),
             script,
             stop_ms: 0,
@@ -243,7 +247,9 @@ impl World {
         let is_register = matches!(&packet, Packet::ToPartition { command: Command::Register { .. }, .. });
         let copies = if !is_register && self.draw() % 100 < self.faults.double_percent { 2 } else { 1 };
         for _ in 0..copies {
-            if !(self.filter)(&packet) || self.draw() % 100 < self.faults.drop_percent {
+            let (Packet::ToPartition { from: host, .. } | Packet::ToAgent { to: host, .. }) = &packet;
+            let is_cut = self.hosts[*host].cut_until > self.time;
+            if is_cut || !(self.filter)(&packet) || self.draw() % 100 < self.faults.drop_percent {
                 continue;
             }
             let most = if is_register { self.faults.delay_ms.min(20) } else { self.faults.delay_ms };
