@@ -3,7 +3,7 @@
 use super::Coordinator;
 use super::command::Failure;
 use super::event::{EndCause, Outcome, WakeCause};
-use super::row::{Assignment, RunHead, Work};
+use super::row::{Assignment, InboxRow, MessageRow, RunHead, Work, WorkerRow};
 use super::state::{Run, WorkerKey};
 use crate::definition::{Definition, Name, Requirement};
 use crate::id::*;
@@ -174,6 +174,35 @@ impl Coordinator {
         let output = exits.map(|exit| (*exit, run.work(*exit).output)).collect();
         let recovering = run.work_ixs().any(|node| self.is_unheard(run, node));
         Some(RunView { head: run.head.clone(), status: run.head.status, recovering, nodes, output })
+    }
+
+    /// What is kept of a run itself, if it is in memory.
+    pub fn head(&self, run: RunId) -> Option<&RunHead> {
+        self.state.run(run).map(|run| &run.head)
+    }
+
+    /// A piece of work of a run that is in memory.
+    pub fn work(&self, run: RunId, node: NodeIx) -> Option<&Work> {
+        let run = self.state.run(run)?;
+        let is_there = run.work_ixs().any(|known| known == node);
+        is_there.then(|| run.work(node))
+    }
+
+    /// An inbox of a run that is in memory, and its messages that are not settled.
+    pub fn inbox(
+        &self,
+        run: RunId,
+        node: NodeIx,
+        handle: HandleIx,
+    ) -> Option<(&InboxRow, impl Iterator<Item = &MessageRow>)> {
+        let inboxes = &self.state.run(run)?.inboxes;
+        let inbox = inboxes.iter().find(|inbox| inbox.row.node == node && inbox.row.handle == handle)?;
+        Some((&inbox.row, inbox.messages.iter()))
+    }
+
+    /// What is kept of a worker, and when it was last heard of.
+    pub fn worker_row(&self, key: WorkerKey) -> Option<(&WorkerRow, Time)> {
+        self.state.workers.get(key).map(|worker| (&worker.row, worker.last_seen))
     }
 
     fn is_unheard(&self, run: &Run, node: NodeIx) -> bool {

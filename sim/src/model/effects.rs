@@ -1,0 +1,85 @@
+//! What must be done outside follows from what happened, in its order; at `Recover`, from what is (S34, S36).
+
+use super::{Model, Step, Wanted, wrong};
+use tenure_core::coordinator::command::Held;
+use tenure_core::coordinator::effect::{Effect, Output};
+use tenure_core::lifecycle::Phase;
+
+impl Model {
+    /// Every effect that an event demands is there, once and in order, and no other of its kind.
+    pub(super) fn check_effects(&mut self, out: &Output) -> Step {
+        let mut next = 0;
+        for effect in &out.effects {
+            let found = match effect {
+                Effect::Offer { worker, grant } => Wanted::Offer(*worker, grant.held()),
+                Effect::Stop { worker, held, reason } => Wanted::Stop(*worker, *held, *reason),
+                Effect::Deliver { id, outgoing } => {
+                    if self.debts.get(id).is_some_and(|debt| debt.outgoing != *outgoing || debt.refused_at.is_some()) {
+                        return Err(wrong("what is owed is delivered", self.debts.get(id), outgoing));
+                    }
+                    if self.wanted.get(next) != Some(&Wanted::Deliver(*id)) && self.debts.contains_key(id) {
+                        // Handed out again, because nobody acknowledged it.
+                        continue;
+                    }
+                    Wanted::Deliver(*id)
+                }
+                Effect::RegisterTrigger { run, node, handle, after } => {
+                    Wanted::Register(*run, *node, *handle, *after)
+                }
+                Effect::RunEnded { run, outcome } => Wanted::Ended(*run, *outcome),
+                Effect::Room { run, node, handle } => Wanted::Room(*run, *node, *handle),
+                Effect::Reply { .. } | Effect::Hand { .. } | Effect::Wake { .. } | Effect::NobodyLeft { .. } => {
+                    continue;
+                }
+            };
+            if self.wanted.get(next) != Some(&found) {
+                return Err(wrong("an effect follows from an event", self.wanted.get(next), found));
+            }
+            next += 1;
+        }
+        if let Some(missing) = self.wanted.get(next) {
+            return Err(wrong("an event demands its effect", missing, "nothing"));
+        }
+        self.check_handed(out)
+    }
+
+    /// S34: what is handed over or offered says what the run says, if it is still so at the end of the step.
+    fn check_handed(&self, out: &Output) -> Step {
+        for effect in &out.effects {
+            let (Effect::Offer { worker, grant } | Effect::Hand { worker, grant }) = effect else { continue };
+            let Some(run) = self.runs.get(&grant.run.number()) else { continue };
+            let is_still = run.node(run.grant_of(grant.node)).is_some_and(|work| {
+                work.phase.is_held() && work.epoch == grant.epoch
+            });
+            let is_waiting =
+                run.node(grant.node).is_some_and(|work| matches!(work.phase, Phase::Ready | Phase::Assigned));
+            if is_still && is_waiting {
+                self.check_grant("S34: a grant says what the run says", *worker, grant)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// At `Recover` what may have been lost is sent again: only what is still so.
+    pub(super) fn check_resent(&mut self, out: &Output) -> Step {
+        self.check_handed(out)?;
+        for effect in &out.effects {
+            let is_so = match effect {
+                Effect::Offer { worker, grant } => self.holds.get(&(*worker, grant.epoch)).is_some_and(|h| h.offered),
+                Effect::Stop { worker, held, reason } => {
+                    let Held { run, node, epoch } = *held;
+                    let is_told = self.work(run, node).is_some_and(|work| work.stop == Some(*reason));
+                    let grant = self.runs.get(&run.number()).map(|known| known.grant_of(node));
+                    let holds = self.holds.get(&(*worker, epoch));
+                    is_told && holds.is_some_and(|hold| Some(hold.node) == grant)
+                }
+                Effect::Deliver { id, .. } => self.debts.get(id).is_some_and(|debt| debt.refused_at.is_none()),
+                _ => true,
+            };
+            if !is_so {
+                return Err(wrong("what is sent again is still so", "true", effect));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,362 @@
+//! What follows from the state of a run, with nobody's choice in it: joins, skips, dooms, ends, streams (S15 to S31).
+//!
+//! Each rule is one question about a run as it is. An event is lawful if its rule says yes; a step is complete if no rule
+//! says yes any more.
+
+use super::state::Run;
+use tenure_core::coordinator::event::{EndCause, Event, Outcome, StopReason, WakeCause};
+use tenure_core::definition::OnFailure;
+use tenure_core::id::*;
+use tenure_core::lifecycle::{Lifecycle, Phase, RunStatus};
+
+impl Run {
+    /// S19: derived from the set of predecessors that completed.
+    pub(super) fn is_joined(&self, ix: usize) -> bool {
+        let links = &self.def.links[ix];
+        let done = links.preds.iter().filter(|pred| self.nodes[**pred].phase == Phase::Completed);
+        done.count() >= links.need
+    }
+
+    /// Something came for it, if something must.
+    pub(super) fn is_fed(&self, ix: usize) -> bool {
+        let inboxes = &mut self.inboxes_of(NodeIx::new(ix as u32));
+        !self.def.links[ix].must_be_fed
+            || inboxes.any(|inbox| inbox.last > inbox.settled || inbox.closed || inbox.has_ended())
+    }
+
+    /// S15, S20: it waits, and nothing it waits for is missing.
+    pub(super) fn may_begin(&self, ix: usize) -> bool {
+        self.is_open()
+            && self.nodes[ix].phase == Phase::Waiting
+            && self.is_joined(ix)
+            && self.is_fed(ix)
+            && !self.is_spare(ix)
+            && !self.is_cut_off(ix)
+    }
+
+    /// It can no longer run: too few predecessors can still complete, or who should feed it failed.
+    pub(super) fn is_cut_off(&self, ix: usize) -> bool {
+        let links = &self.def.links[ix];
+        let lost = |node: &usize| self.nodes[*node].is_over() && self.nodes[*node].phase != Phase::Completed;
+        let possible = links.preds.iter().filter(|pred| !lost(pred)).count();
+        (self.nodes[ix].phase == Phase::Waiting && possible < links.need)
+            || (!self.nodes[ix].is_over() && links.feeders.iter().any(|feeder| lost(feeder)))
+    }
+
+    /// Nobody needs what it would make: every join behind it has fired or never will.
+    pub(super) fn is_spare(&self, ix: usize) -> bool {
+        let links = &self.def.links[ix];
+        if self.def.is_exit(ix) {
+            return false;
+        }
+        let waits = |succ: &usize| self.nodes[*succ].phase == Phase::Waiting && !self.is_joined(*succ);
+        let reads = |to: usize| !self.nodes[to].is_over();
+        !links.succs.iter().any(waits) && !links.streams.iter().any(|stream| reads(stream.to))
+    }
+
+    /// Some exit can no longer complete: then the failure that cut it off counts.
+    pub(super) fn is_hopeless(&self) -> bool {
+        if !self.nodes.iter().any(|node| node.phase == Phase::Failed) {
+            return false;
+        }
+        let mut lost: Vec<bool> =
+            self.nodes.iter().map(|node| node.is_over() && node.phase != Phase::Completed).collect();
+        loop {
+            let mut changed = false;
+            for (ix, links) in self.def.links.iter().enumerate() {
+                let possible = links.preds.iter().filter(|pred| !lost[**pred]).count();
+                let is_cut = (self.nodes[ix].phase == Phase::Waiting && possible < links.need)
+                    || (!self.nodes[ix].is_over() && links.feeders.iter().any(|feeder| lost[*feeder]));
+                if is_cut && !lost[ix] {
+                    (lost[ix], changed) = (true, true);
+                }
+            }
+            if !changed {
+                break;
+            }
+        }
+        (0..self.nodes.len()).any(|ix| self.def.is_exit(ix) && lost[ix])
+    }
+
+    fn are_all_over(&self) -> bool {
+        self.nodes.iter().all(|node| node.is_over())
+    }
+
+    /// How the run must end now, if it must.
+    pub(super) fn must_end(&self) -> Option<(Outcome, Option<EndCause>)> {
+        if !self.is_open() {
+            return None;
+        }
+        if self.def.spec.settings.on_failure == OnFailure::FailFast && self.is_hopeless() {
+            return Some((Outcome::Failed, None));
+        }
+        if let Some(whole) = &self.whole
+            && whole.phase == Phase::Failed
+        {
+            return Some((Outcome::Failed, Some(EndCause::NodeFailed(NodeIx::WHOLE_RUN))));
+        }
+        match self.doomed {
+            _ if !self.are_all_over() => None,
+            Some(node) => Some((Outcome::Failed, Some(EndCause::NodeFailed(node)))),
+            None => Some((Outcome::Completed, Some(EndCause::AllDone))),
+        }
+    }
+
+    /// Its last lease has ended.
+    pub(super) fn may_finish(&self) -> bool {
+        self.status == RunStatus::Ending
+            && self.are_all_over()
+            && self.whole.as_ref().is_none_or(|whole| whole.is_over())
+    }
+
+    /// Something moves, or would as soon as a worker came.
+    pub(super) fn is_moving(&self) -> bool {
+        self.nodes.iter().any(|node| node.phase.is_active())
+    }
+
+    pub(super) fn is_asleep(&self) -> bool {
+        !self.is_moving() && self.nodes.iter().any(|node| node.phase == Phase::Suspended)
+    }
+
+    /// What a worker holds of it is not needed, or its run ends: it is told once.
+    pub(super) fn must_stop(&self, node: NodeIx) -> Option<StopReason> {
+        let work = self.node(node)?;
+        let is_told = matches!(work.stop, Some(StopReason::RunEnding | StopReason::NotNeeded));
+        if !work.phase.is_held() || work.phase == Phase::Assigned || is_told {
+            return None;
+        }
+        if self.status == RunStatus::Ending {
+            return (self.grant_of(node) == node && self.ending.is_some_and(|end| end.0 != Outcome::Completed))
+                .then_some(StopReason::RunEnding);
+        }
+        let ix = node.get() as usize;
+        (self.is_open() && !node.is_whole_run() && (self.is_spare(ix) || self.is_cut_off(ix)))
+            .then_some(StopReason::NotNeeded)
+    }
+
+    /// It is ended with its run, by nobody's leave.
+    pub(super) fn must_cancel(&self, node: NodeIx) -> bool {
+        let Some(work) = self.node(node) else { return false };
+        if self.status != RunStatus::Ending || work.is_over() {
+            return false;
+        }
+        let grant = self.grant_of(node);
+        let is_held = work.phase.is_held() && work.phase != Phase::Assigned;
+        if grant == node {
+            let is_done = self.ending.is_some_and(|end| end.0 == Outcome::Completed);
+            return !is_held && !(is_done && node.is_whole_run() && is_held);
+        }
+        !is_held || self.node(grant).is_none_or(|whole| !whole.is_claimed())
+    }
+
+    pub(super) fn must_skip(&self, ix: usize) -> bool {
+        let work = &self.nodes[ix];
+        let is_held = work.phase.is_held() && work.phase != Phase::Assigned;
+        self.is_open() && !work.is_over() && !is_held && (self.is_spare(ix) || self.is_cut_off(ix))
+    }
+
+    /// A message or the end of its streams wakes it (S30).
+    pub(super) fn must_wake(&self, node: NodeIx) -> bool {
+        let Some(work) = self.node(node) else { return false };
+        work.phase == Phase::Suspended
+            && self.is_open()
+            && work.suspension().is_some_and(|suspension| suspension.on_message)
+            && self.inboxes_of(node).any(|inbox| inbox.last > inbox.settled || inbox.closed)
+    }
+
+    /// True if this follows from the run as it is.
+    pub(super) fn follows(&self, event: &Event) -> bool {
+        match event {
+            Event::RunSuspended { .. } => self.status == RunStatus::Running && self.is_asleep(),
+            Event::RunWoken { .. } => self.status == RunStatus::Suspended && !self.is_asleep(),
+            Event::RunEnding { outcome, cause, .. } => self.must_end().is_some_and(|(must, why)| {
+                must == *outcome
+                    && match (why, cause) {
+                        (Some(why), cause) => why == *cause,
+                        (None, EndCause::NodeFailed(node)) => {
+                            self.node(*node).is_some_and(|work| work.phase == Phase::Failed)
+                        }
+                        (None, _) => false,
+                    }
+            }),
+            Event::RunCompleted { .. } => self.may_finish() && self.ends_as(Outcome::Completed),
+            Event::RunFailed { .. } => self.may_finish() && self.ends_as(Outcome::Failed),
+            Event::RunCancelled { .. } => self.may_finish() && self.ends_as(Outcome::Cancelled),
+            Event::RunDoomed { node, .. } => self.must_doom() && self.nodes[node.get() as usize].phase == Phase::Failed,
+            Event::NodeScheduled { node, .. } if node.is_whole_run() => self.must_seek_holder(),
+            Event::NodeScheduled { node, .. } => {
+                let ix = node.get() as usize;
+                self.def.timer(ix).is_none() && self.may_begin(ix)
+            }
+            Event::NodeCompleted { node, .. } if node.is_whole_run() => {
+                self.status == RunStatus::Ending
+                    && self.ends_as(Outcome::Completed)
+                    && self.whole.as_ref().is_some_and(|whole| whole.is_claimed())
+            }
+            Event::NodeCancelled { node, .. } => self.must_cancel(*node),
+            Event::NodeSkipped { node, .. } => !node.is_whole_run() && self.must_skip(node.get() as usize),
+            Event::StopAsked { node, reason, .. } => self.must_stop(*node) == Some(*reason),
+            Event::RunParked { .. } => self.must_park(),
+            Event::NodeResumed { node, cause, .. } => *cause == WakeCause::Message && self.must_wake(*node),
+            _ => self.follows_in_inbox(event),
+        }
+    }
+
+    fn follows_in_inbox(&self, event: &Event) -> bool {
+        match event {
+            Event::MessagesReturned { node, handle, blame, .. } => {
+                let blames = self.node(*node).is_some_and(|work| work.blame);
+                *blame == blames && self.must_give_back(*node, *handle)
+            }
+            Event::MessageBuried { node, handle, .. } => self.must_bury(*node, *handle),
+            Event::StreamEnded { node, handle, source, count, .. } => {
+                self.must_end_stream(*node, *handle, *source) == Some(*count)
+            }
+            Event::HandleClosed { node, handle, .. } => self.must_close(*node, *handle),
+            Event::TriggerRegistered { node, handle, .. } => self.must_register(*node, *handle),
+            Event::TriggerCursorAdvanced { node, handle, cursor, .. } => {
+                self.must_advance(*node, *handle) == Some(*cursor)
+            }
+            _ => false,
+        }
+    }
+
+    fn ends_as(&self, outcome: Outcome) -> bool {
+        self.ending.is_some_and(|(ends, _)| ends == outcome)
+    }
+
+    /// A failure that counts, in a run whose other branches finish first.
+    pub(super) fn must_doom(&self) -> bool {
+        self.is_open()
+            && self.doomed.is_none()
+            && self.def.spec.settings.on_failure == OnFailure::Continue
+            && self.is_hopeless()
+    }
+
+    /// A run that is held as one looks for a holder when something moves in it.
+    pub(super) fn must_seek_holder(&self) -> bool {
+        self.is_open()
+            && self.is_moving()
+            && self.whole.as_ref().is_some_and(|whole| whole.phase == Phase::Waiting)
+    }
+
+    /// It leaves its holder when nothing moves in it.
+    pub(super) fn must_park(&self) -> bool {
+        self.is_open()
+            && !self.is_moving()
+            && !self.are_all_over()
+            && self.whole.as_ref().is_some_and(|whole| whole.phase != Phase::Waiting && !whole.is_over())
+    }
+
+    pub(super) fn must_give_back(&self, node: NodeIx, handle: HandleIx) -> bool {
+        let is_held = self.node(node).is_some_and(|work| work.phase.is_held());
+        !is_held && self.inbox(node, handle).is_some_and(|inbox| inbox.has_claimed())
+    }
+
+    /// S31: put aside after too many deliveries, or because its node completed without it.
+    pub(super) fn must_bury(&self, node: NodeIx, handle: HandleIx) -> bool {
+        let (Some(work), Some(inbox)) = (self.node(node), self.inbox(node, handle)) else { return false };
+        let most =
+            self.def.spec.nodes[node.get() as usize].handles[usize::from(handle.get())].max_deliveries;
+        inbox.last > inbox.settled
+            && !inbox.has_claimed()
+            && (work.phase == Phase::Completed || inbox.deliveries >= most)
+    }
+
+    /// A node that completed ends the streams that leave it.
+    pub(super) fn must_end_stream(&self, node: NodeIx, handle: HandleIx, source: u16) -> Option<u64> {
+        let to = node.get() as usize;
+        let is_fed_by = |from: &usize| {
+            self.nodes[*from].phase == Phase::Completed
+                && self.def.links[*from].streams.iter().any(|stream| {
+                    stream.to == to && stream.handle == handle.get() && stream.source == source
+                })
+        };
+        let feeders = &self.def.links.get(to)?.feeders;
+        let (stored, ended) = *self.inbox(node, handle)?.sources.get(usize::from(source))?;
+        (ended.is_none() && feeders.iter().any(is_fed_by)).then_some(stored)
+    }
+
+    /// S27.
+    pub(super) fn must_close(&self, node: NodeIx, handle: HandleIx) -> bool {
+        self.inbox(node, handle)
+            .is_some_and(|inbox| !inbox.closed && inbox.has_ended() && inbox.settled == inbox.last)
+    }
+
+    pub(super) fn must_register(&self, node: NodeIx, handle: HandleIx) -> bool {
+        let ix = node.get() as usize;
+        self.is_open()
+            && self.def.spec.nodes[ix].handles[usize::from(handle.get())].trigger
+            && self.nodes[ix].phase == Phase::Waiting
+            && self.is_joined(ix)
+            && self.inbox(node, handle).is_some_and(|inbox| !inbox.registered)
+    }
+
+    /// S29.
+    pub(super) fn must_advance(&self, node: NodeIx, handle: HandleIx) -> Option<u64> {
+        let inbox = self.inbox(node, handle)?;
+        let reached = inbox.cursor_reached?;
+        inbox.cursor_settled.is_none_or(|settled| settled < reached).then_some(reached)
+    }
+}
+
+/// What a step left undone, if anything: the rule that still says yes.
+pub(super) fn left_undone(run: &Run) -> Option<(&'static str, NodeIx)> {
+    let me = NodeIx::WHOLE_RUN;
+    if run.must_end().is_some() {
+        return Some(("S4: a run with nothing left to do ends", me));
+    }
+    if run.may_finish() {
+        return Some(("S5: a run ends with its last lease", me));
+    }
+    if run.must_doom() {
+        return Some(("a failure that counts dooms the run", me));
+    }
+    if (run.status == RunStatus::Running && run.is_asleep())
+        || (run.status == RunStatus::Suspended && run.is_open() && !run.is_asleep())
+    {
+        return Some(("a run is suspended if and only if it sleeps", me));
+    }
+    if run.whole.is_some() && (run.must_seek_holder() || run.must_park() || run.must_cancel(me)) {
+        return Some(("scope run: a holder is there while something moves", me));
+    }
+    for ix in 0..run.nodes.len() {
+        let node = NodeIx::new(ix as u32);
+        if run.may_begin(ix) {
+            return Some(("S20: a join fires in the step that satisfies it", node));
+        }
+        if run.must_skip(ix) {
+            return Some(("what is not needed or can not run is skipped", node));
+        }
+        if run.must_stop(node).is_some() {
+            return Some(("a holder of what is not needed is told to stop", node));
+        }
+        if run.must_cancel(node) {
+            return Some(("S5: what is not held is cancelled with its run", node));
+        }
+        if run.must_wake(node) {
+            return Some(("S30: no lost wake-up", node));
+        }
+    }
+    run.inboxes.iter().find_map(|inbox| {
+        let (node, handle) = (inbox.node, inbox.handle);
+        if run.must_give_back(node, handle) {
+            return Some(("S24: messages of no holder are pending", node));
+        }
+        if run.must_bury(node, handle) {
+            return Some(("S31: what nobody will take is put aside", node));
+        }
+        if run.must_close(node, handle) {
+            return Some(("S27: a handle closes when all is settled", node));
+        }
+        if run.must_register(node, handle) {
+            return Some(("a trigger that is waited for is registered", node));
+        }
+        if run.must_advance(node, handle).is_some() {
+            return Some(("S29: the cursor follows what is settled", node));
+        }
+        let sources = 0..inbox.sources.len() as u16;
+        let mut open = sources.filter(|source| run.must_end_stream(node, handle, *source).is_some());
+        open.next().map(|_| ("a node that completed ends its streams", node))
+    })
+}

@@ -1,0 +1,37 @@
+//! The model and the machine agree on random lives, and the model believes no lie.
+
+mod life;
+
+use life::{Draw, World};
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+fn live(seed: u64, acts: u64) -> World {
+    let mut world = World::new(seed);
+    let mut draw = Draw(seed);
+    for _ in 0..acts {
+        world.act(draw.next());
+        if world.wrong.is_some() {
+            break;
+        }
+    }
+    world
+}
+
+/// `TENURE_LIVES=2000 TENURE_FROM=7` makes a campaign of it, with other lives.
+#[test]
+fn the_model_and_the_machine_agree_on_random_lives() {
+    let (from, lives) = (number("TENURE_FROM", 0), number("TENURE_LIVES", 60));
+    let (mut steps, mut events, mut crashes) = (0, 0, 0);
+    for seed in from..from + lives {
+        let world = live(seed, number("TENURE_ACTS", 300));
+        if let Some(wrong) = world.wrong {
+            panic!("seed {seed}, step {}: {wrong}\n{}", world.steps, world.last);
+        }
+        world.model.compare(&world.machine).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+        (steps, events, crashes) = (steps + world.steps, events + world.events, crashes + world.crashes);
+    }
+    println!("{lives} lives, {steps} steps, {events} events, {crashes} crashes");
+}
