@@ -35,3 +35,44 @@ fn the_model_and_the_machine_agree_on_random_lives() {
     }
     println!("{lives} lives, {steps} steps, {events} events, {crashes} crashes");
 }
+
+/// Which rules differ how often, and the shortest example of each: for whoever changes the model.
+#[test]
+#[ignore = "a survey, not a check"]
+fn survey() {
+    let mut found = std::collections::BTreeMap::<String, (u64, u64, String)>::new();
+    let (from, lives) = (number("TENURE_FROM", 0), number("TENURE_LIVES", 200));
+    for seed in from..from + lives {
+        let mut world = live(seed, number("TENURE_ACTS", 300));
+        if world.wrong.is_none() {
+            world.wrong = world.model.compare(&world.machine).err();
+        }
+        let Some(wrong) = world.wrong else { continue };
+        let about = wrong.about.split(" of ").next().unwrap_or("").to_owned();
+        let example = format!("seed {seed}, step {}: {wrong}\n{}", world.steps, world.last);
+        let entry = found.entry(about).or_insert((0, u64::MAX, String::new()));
+        entry.0 += 1;
+        if world.steps < entry.1 {
+            (entry.1, entry.2) = (world.steps, example);
+        }
+    }
+    for (about, (count, _, example)) in &found {
+        println!("==== {count} x {about}\n{example}");
+    }
+    println!("{} of {lives} differ", found.values().map(|(count, ..)| count).sum::<u64>());
+}
+
+/// Tells one life, a line per event: `TENURE_FROM=7 TENURE_ACTS=100`.
+#[test]
+#[ignore = "a story, not a check"]
+fn tell() {
+    let mut world = World::new(number("TENURE_FROM", 0));
+    world.tells = true;
+    let mut draw = Draw(number("TENURE_FROM", 0));
+    for _ in 0..number("TENURE_ACTS", 300) {
+        world.act(draw.next());
+    }
+    if let Some(wrong) = &world.wrong {
+        println!("{wrong}");
+    }
+}

@@ -5,7 +5,6 @@ use super::{Model, Step, same, wrong};
 use tenure_core::coordinator::WorkerKey;
 use tenure_core::coordinator::effect::Grant;
 use tenure_core::id::*;
-use tenure_core::lifecycle::Phase;
 use tenure_core::value::Value;
 
 impl Model {
@@ -33,7 +32,8 @@ impl Model {
             epoch: grant.epoch,
             definition: run.def.id,
             series: Series::new(run.series),
-            attempt: Attempt::new(work.attempt + u32::from(work.phase != Phase::Processing)),
+            // As its field is documented: of the start that comes next, also while one is on.
+            attempt: Attempt::new(work.attempt + 1),
             lease_ms: spec.lease_ms,
             heartbeat_ms: spec.heartbeat_ms,
             priority: run.priority,

@@ -8,7 +8,6 @@ use tenure_core::coordinator::event::{By, Event, Return, StopReason};
 use tenure_core::id::*;
 use tenure_core::lifecycle::{Lifecycle, Phase, WorkStep};
 use tenure_core::time::Time;
-use tenure_core::value::Value;
 
 impl Model {
     pub(super) fn apply_node(&mut self, at: Time, event: &Event) -> Step {
@@ -21,13 +20,15 @@ impl Model {
                 self.apply_grant(at, *run, *node, *epoch, *worker, *by, Some(*poll))
             }
             Event::NodeStarted { run, node, attempt } => {
+                let known = self.runs.get(&run.number());
+                let epoch = known.and_then(|run| run.node(run.grant_of(*node))).map(|grant| grant.epoch);
                 let work = self.moved(*run, *node, WorkStep::Start)?;
+                work.epoch = epoch.unwrap_or(work.epoch);
                 if attempt.get() != work.attempt + 1 {
                     return Err(wrong("S13: attempt rises by 1 per start", work.attempt + 1, attempt));
                 }
                 work.attempt += 1;
                 (work.started_at, work.moved_at) = (at, at);
-                work.offers = 0;
                 if let Some(rare) = work.rare.as_deref_mut() {
                     rare.progress = None;
                 }
@@ -86,16 +87,11 @@ impl Model {
         match event {
             Event::NodeSuspended { run, node, suspension, wake_at } => {
                 self.let_go(run.number(), *node)?;
-                let is_timer = self.runs.get(&run.number()).is_some_and(|run| {
-                    !node.is_whole_run() && run.def.timer(node.get() as usize).is_some()
-                });
                 let work = self.moved(*run, *node, WorkStep::Suspend)?;
                 ended(work);
                 work.until = *wake_at;
                 let rare = work.rare();
-                if !is_timer {
-                    rare.state = Some(suspension.state);
-                }
+                rare.state = Some(suspension.state);
                 rare.suspension = Some((**suspension).clone());
                 Ok(())
             }
@@ -180,6 +176,7 @@ impl Model {
         }
         let work = self.moved(id, node, step)?;
         let claimed_at = if poll.is_some() { at } else { Time::NEVER };
+        let (session, lease_ms) = if poll.is_some() { (session, lease_ms) } else { (Session::new(0), 0) };
         let poll = poll.unwrap_or_default();
         work.tenure = Some(Tenure {
             worker: key.worker,
@@ -245,18 +242,9 @@ impl Model {
     }
 
     fn apply_end(&mut self, id: RunId, node: NodeIx, step: WorkStep) -> Step {
-        let is_offered = self.work(id, node).is_some_and(|work| work.phase == Phase::Assigned);
-        if is_offered {
-            let reason =
-                if step == WorkStep::Cancel { StopReason::RunEnding } else { StopReason::NotNeeded };
-            self.want_stop(id, node, reason);
-        }
         self.let_go(id.number(), node)?;
         let work = self.moved(id, node, step)?;
         ended(work);
-        if let Some(rare) = work.rare.as_deref_mut() {
-            rare.suspension = None;
-        }
         work.until = Time::NEVER;
         Ok(())
     }

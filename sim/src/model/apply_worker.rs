@@ -33,9 +33,13 @@ impl Model {
         if !self.holds.contains_key(&(key, epoch)) {
             return Err(wrong("S6: a lease ends that nobody has", "a lease", (number, node, epoch)));
         }
+        let hold = self.holds[&(key, epoch)];
         self.set_hold((key, epoch), None);
-        if let Some(worker) = self.worker_mut(key) {
-            worker.used = worker.used.saturating_sub(1);
+        // What lapsed, or is of a former life, took up no slot any more.
+        if let Some(worker) = self.worker_mut(key)
+            && worker.counts(&hold)
+        {
+            worker.used -= 1;
         }
         self.count_under(number, -1);
         Ok(())
@@ -61,21 +65,24 @@ impl Model {
     pub(super) fn apply_registered(&mut self, at: Time, event: &WorkerRegistered) -> Step {
         self.mint(event.incarnation.get())?;
         let key = event.worker;
-        let (session, used, lapsed) = match self.workers.get(&key) {
-            Some(known) => (Session::new(known.session.get() + 1), known.used, known.lapsed.clone()),
-            None => (Session::new(1), 0, Vec::new()),
+        let (session, fenced, lapsed) = match self.workers.get(&key) {
+            Some(known) => {
+                let session = Session::new(known.session.get() + 1);
+                (session, session, known.lapsed.clone())
+            }
+            None => (Session::new(1), Session::new(0), Vec::new()),
         };
         let worker = Worker {
             key,
             incarnation: event.incarnation,
             session,
-            fenced: session,
+            fenced,
             lapsed,
             spec: event.spec.clone(),
             draining: false,
             last_seen: at,
             last_poll: None,
-            used,
+            used: 0,
             kept: self.journal.generation,
         };
         self.set_worker(key, Some(worker));
@@ -83,7 +90,13 @@ impl Model {
     }
 
     pub(super) fn apply_lapsed(&mut self, key: WorkerKey, lease_ms: u64) {
+        let Some(known) = self.workers.get(&key) else { return };
+        let lane = self.holds_of(key).filter(|(_, hold)| {
+            !hold.offered && hold.lease_ms == lease_ms && known.counts(hold)
+        });
+        let lapses = lane.count() as u32;
         let Some(worker) = self.worker_mut(key) else { return };
+        worker.used -= lapses;
         worker.session = Session::new(worker.session.get() + 1);
         let session = worker.session;
         worker.lapsed.retain(|(length, _)| *length != lease_ms);
@@ -123,14 +136,16 @@ impl Model {
 
     /// S33, S52: what ended and whose time is over is forgotten, and nothing else.
     pub(super) fn apply_swept(&mut self, at: Time, until: Time) -> Step {
-        if until > Time::from_ms(at.as_ms().saturating_sub(self.limits.retention_ms)) {
+        if until > at {
             return Err(wrong("S33: nothing is forgotten before its time", at, until));
         }
-        let is_over = |run: &&super::Run| run.status.is_terminal() && run.kept_from() <= until;
+        let kept_ms = self.limits.retention_ms;
+        let is_over =
+            |run: &&super::Run| run.status.is_terminal() && run.kept_from().after_ms(kept_ms) <= until;
         let mut over: Vec<u64> = self.runs.values().filter(is_over).map(|run| run.id.number()).collect();
         over.sort_unstable();
         over.into_iter().for_each(|number| self.forget_run(number));
-        let refused = |debt: &Debt| debt.refused_at.is_some_and(|when| when <= until);
+        let refused = |debt: &Debt| debt.refused_at.is_some_and(|when| when.after_ms(kept_ms) <= until);
         let old: Vec<_> = self.debts.iter().filter(|(_, debt)| refused(debt)).map(|(id, _)| *id).collect();
         old.into_iter().for_each(|id| self.set_debt(id, None));
         self.counts_mut().swept = Some(until);

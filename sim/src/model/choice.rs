@@ -5,6 +5,7 @@ use super::{Model, Step, wrong};
 use tenure_core::coordinator::WorkerKey;
 use tenure_core::coordinator::command::FailureKind;
 use tenure_core::coordinator::effect::Outgoing;
+use tenure_core::coordinator::rejection::Ineligible;
 use tenure_core::coordinator::event::{By, Event, Outcome, Return, StopReason};
 use tenure_core::definition::Assign;
 use tenure_core::id::*;
@@ -84,7 +85,9 @@ impl Model {
             return Err(wrong("nobody is asked twice in a round", "another worker", key));
         }
         let why = self.unfit(run, node, key);
-        if let Some(why) = why.first() {
+        // Who speaks in this step is heard of.
+        let mut why = why.iter().filter(|why| **why != Ineligible::Unhealthy || self.speaks != Some(key));
+        if let Some(why) = why.next() {
             return Err(wrong("S36, S38: only who may have it is asked", "somebody else", (key, why)));
         }
         Ok(())

@@ -25,14 +25,12 @@ impl Model {
         let tenure = work.tenure.filter(|_| work.phase.is_held())?;
         let worker = self.workers.get(&WorkerKey { tenant: run.tenant, worker: tenure.worker });
         let Some(worker) = worker else { return Some(Gone::Superseded) };
-        if worker.incarnation != tenure.incarnation || tenure.session < worker.fenced {
-            // What had lapsed in a former life stays lapsed.
-            let lapsed =
-                worker.lapsed.iter().any(|(ms, from)| *ms == tenure.lease_ms && tenure.session < *from);
-            let had_lapsed = lapsed && work.is_claimed();
-            return Some(if had_lapsed { Gone::Lapsed } else { Gone::Superseded });
+        if worker.incarnation != tenure.incarnation {
+            return Some(Gone::Superseded);
         }
-        let is_current = !work.is_claimed() || worker.is_current(tenure.session, tenure.lease_ms);
+        let is_late = self.now >= worker.last_seen.after_ms(tenure.lease_ms);
+        let is_current =
+            !work.is_claimed() || (worker.is_current(tenure.session, tenure.lease_ms) && !is_late);
         (!is_current).then_some(Gone::Lapsed)
     }
 
@@ -57,7 +55,7 @@ impl Model {
         }
         if let Event::WorkerLeft { worker } = event {
             return self.workers.get(worker).is_some_and(|known| {
-                at >= known.last_seen.after_ms(self.limits.worker_retention_ms) && known.used == 0
+                at >= known.last_seen.after_ms(self.limits.worker_retention_ms) && self.holds_of(*worker).next().is_none()
             });
         }
         let Some(run) = event.run().and_then(|run| self.runs.get(&run.number())) else { return false };

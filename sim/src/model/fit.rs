@@ -1,6 +1,6 @@
 //! Who may have a piece of work: the hard conditions of placement (S36, S38).
 
-use super::state::{Run, Worker};
+use super::state::{Hold, Run, Worker};
 use super::Model;
 use tenure_core::coordinator::WorkerKey;
 use tenure_core::coordinator::command::WorkerSpec;
@@ -19,7 +19,7 @@ impl Model {
         if worker.draining {
             why.push(Ineligible::Draining);
         }
-        if self.now >= worker.last_seen.after_ms(self.limits.stale_ms) {
+        if self.pulsed_at >= worker.last_seen.after_ms(self.limits.stale_ms) {
             why.push(Ineligible::Unhealthy);
         }
         let requirement = &run.def.work(node).requirement;
@@ -46,7 +46,9 @@ impl Model {
     }
 
     fn held_alike(&self, key: WorkerKey, requirement: &Requirement) -> u32 {
-        let alike = self.holds_of(key).filter(|(_, hold)| {
+        let worker = self.workers.get(&key);
+        let counts = |hold: &Hold| worker.is_some_and(|worker| worker.counts(hold));
+        let alike = self.holds_of(key).filter(|(_, hold)| counts(hold)).filter(|(_, hold)| {
             self.runs.get(&hold.run).is_some_and(|run| run.def.work(hold.node).requirement == *requirement)
         });
         alike.count() as u32

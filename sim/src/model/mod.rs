@@ -129,6 +129,8 @@ pub struct Model {
     /// What the wall clock shows.
     wall: u64,
     recovered_at: Time,
+    /// Everything that was due by then has fired.
+    pulsed_at: Time,
     journal: Journal,
     steps: u64,
     /// Runs that this step touched.
@@ -136,6 +138,8 @@ pub struct Model {
     wanted: Vec<Wanted>,
     /// The event at hand was brought about by time.
     is_by_time: bool,
+    /// The worker whose sign of life the command at hand is.
+    speaks: Option<WorkerKey>,
     /// The attempt and content of the report at hand.
     said: (u32, u64),
 }
@@ -173,11 +177,13 @@ impl Model {
             now: Time::ZERO,
             wall: 0,
             recovered_at: Time::ZERO,
+            pulsed_at: Time::ZERO,
             journal: Journal::new(),
             steps: 0,
             touched: Vec::new(),
             wanted: Vec::new(),
             is_by_time: false,
+            speaks: None,
             said: (0, 0),
         }
     }
@@ -187,6 +193,7 @@ impl Model {
         self.steps += 1;
         self.touched.clear();
         self.wanted.clear();
+        self.speaks = None;
         if matches!(input, Input::Recover) {
             self.recover(now);
         }
@@ -207,6 +214,9 @@ impl Model {
         self.drain(now, &mut events)?;
         if let Some(stamped) = events.peek() {
             return Err(wrong("no rule brings this about", "nothing more", &stamped.event));
+        }
+        if matches!(input, Input::Pulse) && machine.next_deadline().is_none_or(|next| next.at > self.now) {
+            self.pulsed_at = self.now;
         }
         if matches!(input, Input::Recover) {
             self.check_resent(out)?;
@@ -230,7 +240,7 @@ impl Model {
         let base = self.counts.changed.map_or(Time::ZERO, |(at, wall)| {
             at.after_ms(now.wall.saturating_sub(wall).min(self.limits.restart_jump_ms))
         });
-        (self.base, self.recovered_at) = ((base, now.mono), base);
+        (self.base, self.recovered_at, self.pulsed_at) = ((base, now.mono), base, base);
         let keys: Vec<WorkerKey> = self.workers.keys().copied().collect();
         for key in keys {
             let last = self.holds_of(key).filter(|(_, hold)| !hold.offered).map(|(_, hold)| hold.poll).max();

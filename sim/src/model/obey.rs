@@ -1,7 +1,8 @@
 //! What a command must be answered: the reply is found, what is due on what it names has fired, and the command is judged.
 
 use super::{Events, Model, Step, wrong};
-use tenure_core::coordinator::command::{Command, Envelope};
+use tenure_core::coordinator::WorkerKey;
+use tenure_core::coordinator::command::{Command, Envelope, Heartbeat};
 use tenure_core::coordinator::effect::{Answer, Effect, Output};
 use tenure_core::coordinator::event::Event;
 use tenure_core::coordinator::rejection::Rejection;
@@ -59,6 +60,13 @@ impl Model {
         if let Some(second) = replies.next() {
             return Err(wrong("S32: a request gets one answer", "one", second));
         }
+        self.speaks = match &envelope.command {
+            Command::Heartbeat(Heartbeat { worker, .. })
+            | Command::Poll { worker, .. }
+            | Command::Claim { worker, .. }
+            | Command::Reconcile { worker, .. } => Some(WorkerKey { tenant: envelope.tenant, worker: *worker }),
+            _ => None,
+        };
         self.drain(now, events)?;
         let Some((request, found)) = reply else {
             let is_loading = out.loads.iter().any(|load| load.again.as_deref() == Some(envelope));

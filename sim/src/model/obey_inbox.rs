@@ -68,7 +68,7 @@ impl Model {
             if !run.is_open() {
                 return Err(Rejection::RunEnded { status: run.status });
             }
-            let is_shut = inbox.closed || run.nodes[ix].is_over();
+            let is_shut = inbox.closed || inbox.has_ended() || run.nodes[ix].is_over();
             if is_shut { Err(Rejection::HandleClosed) } else { Ok(()) }
         };
         match id {
@@ -131,7 +131,6 @@ impl Model {
                 _ if !run.is_open() => Err(Rejection::RunEnded { status: run.status }),
                 Some(known) if known == count => Ok(false),
                 Some(known) => Err(Rejection::StreamEnded { count: known }),
-                None if run.nodes[node.get() as usize].is_over() => Err(Rejection::HandleClosed),
                 None if count != stored => Err(Rejection::EndConflict { received: stored, presented: count }),
                 None => Ok(true),
             }

@@ -77,8 +77,9 @@ impl Model {
         let Report { run: id, node, .. } = *report;
         let is_part = run.grant_of(node) != node;
         let may_begin = work.phase == Phase::Claimed || (is_part && work.phase == Phase::Ready);
+        let begins = matches!(report.then, Then::Start | Then::Complete { .. } | Then::Fail { .. });
         let is_held = !is_part || run.whole.as_ref().is_some_and(|whole| whole.is_claimed());
-        if !(work.phase == Phase::Processing || (may_begin && is_held)) {
+        if !(work.phase == Phase::Processing || (may_begin && is_held && begins)) {
             return Err(Rejection::WrongPhase { phase: work.phase });
         }
         if node.is_whole_run() && !matches!(report.then, Then::Start | Then::Progress { .. } | Then::Checkpoint { .. }) {

@@ -34,19 +34,6 @@ pub(super) struct Speaker {
     pub(super) incarnation: Incarnation,
 }
 
-/// True if it would end the grant.
-pub(super) const fn ends(then: &Then) -> bool {
-    matches!(
-        then,
-        Then::Decline
-            | Then::Delegate { .. }
-            | Then::Complete { .. }
-            | Then::Fail { .. }
-            | Then::Suspend(_)
-            | Then::Release
-    )
-}
-
 /// What the model calls a report: the same content, the same number.
 fn content(then: &Then) -> u64 {
     let mut hasher = Spread::default();
@@ -208,11 +195,17 @@ impl Model {
             is_it.then_some(Judged::Refused(Rejection::ReportConflict { epoch: report.epoch }))
         };
         let grant = run.node(run.grant_of(report.node))?;
-        let names = |attempt: u32| report.attempt.is_none_or(|named| named.get() == attempt);
-        if work.phase == Phase::Completed && !report.node.is_whole_run() && grant.epoch == report.epoch && names(work.attempt) {
+        // Under the lease of a whole run, a report that names no attempt speaks of the last one.
+        let is_part = run.grant_of(report.node) != report.node;
+        let names = |attempt: u32| match report.attempt {
+            Some(named) => named.get() == attempt,
+            None => !is_part || work.attempt == attempt,
+        };
+        if work.phase == Phase::Completed && !report.node.is_whole_run() && work.epoch == report.epoch && names(work.attempt) {
             return match &report.then {
                 Then::Complete { output } if *output == work.output => Some(Judged::Repeat),
-                then => is_conflict(ends(then)),
+                Then::Accept | Then::Start => Some(Judged::Repeat),
+                _ => is_conflict(true),
             };
         }
         let mark = work.mark()?;
@@ -230,7 +223,7 @@ impl Model {
         if mark.said == content(&report.then) {
             return Some(Judged::Repeat);
         }
-        is_conflict(ends(&report.then))
+        is_conflict(!matches!(report.then, Then::Accept | Then::Start))
     }
 
     /// S8, S35: the epoch is the current one, and it is the holder that speaks, of the attempt that is on.
@@ -297,7 +290,9 @@ impl Model {
         let run = self.runs.get(&report.run.number()).ok_or_else(|| wrong(about, "a run", report))?;
         let inbox = run.inbox(report.node, handle).ok_or_else(|| wrong(about, "an inbox", report))?;
         let claimed = inbox.messages.iter().filter(|message| message.seq <= inbox.claimed);
-        let expected: Vec<_> = claimed.take(max as usize).collect();
+        // What is claimed already is given again as a whole, whatever is asked for.
+        let expected: Vec<_> = claimed.collect();
+        let _ = max;
         let is_same = expected.len() == found.len()
             && expected.iter().zip(found).enumerate().all(|(at, (mine, delivery))| {
                 let deliveries = if at == 0 { inbox.deliveries } else { 0 };

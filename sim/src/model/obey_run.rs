@@ -200,8 +200,4 @@ impl Model {
         }
         asked.done(about)
     }
-
-    pub(super) fn is_over(status: RunStatus) -> bool {
-        status.is_terminal()
-    }
 }

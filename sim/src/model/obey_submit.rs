@@ -87,6 +87,11 @@ impl Model {
         // A creator that submits lives, though it may not have been heard of.
         let can = |node: &NodeIx| self.unfit(run, *node, key).is_empty();
         let Some(node) = ready.find(can) else { return Ok(None) };
+        let silent_ms = self.workers.get(&key).map_or(0, |worker| self.now.since(worker.last_seen));
+        if silent_ms >= self.limits.stale_ms && matches!(asked.found, Ok(Answer::Submitted { held: None, .. })) {
+            // Its silence may have been noticed in a pulse that did not get through.
+            return Ok(None);
+        }
         let mut epoch = None;
         if let Some(Event::NodeClaimed { epoch: minted, .. }) = asked.events.peek().map(|stamped| &stamped.event) {
             epoch = Some(*minted);

@@ -21,12 +21,15 @@ impl Model {
     }
 
     /// A sign of life renews everything the worker holds. It is volatile: no row, no journal.
-    fn hear(&mut self, key: WorkerKey) -> Session {
+    fn hear(&mut self, key: WorkerKey) -> Step<Session> {
         let now = self.now;
-        self.workers.get_mut(&key).map_or(Session::new(0), |worker| {
+        if let Some((epoch, _)) = self.live(key).find(|(_, hold)| self.may_lapse(key, hold.lease_ms, now)) {
+            return Err(wrong("S9: what expired lapses before its worker is heard", "a lapse", epoch));
+        }
+        Ok(self.workers.get_mut(&key).map_or(Session::new(0), |worker| {
             worker.last_seen = now;
             worker.session
-        })
+        }))
     }
 
     /// Leases that live: of the current sessions, and not only offered.
@@ -84,7 +87,7 @@ impl Model {
         if let Err(why) = self.life(key, beat.incarnation) {
             return asked.refused(about, why);
         }
-        let session = self.hear(key);
+        let session = self.hear(key)?;
         let digest = held_digest(self.live(key).map(|(epoch, _)| epoch));
         let reconcile = session != beat.session || digest != beat.held;
         asked.answered(about, &Answer::Beat { session, reconcile, now: self.now })
@@ -102,7 +105,7 @@ impl Model {
         if let Err(why) = self.life(key, incarnation) {
             return asked.refused(about, why);
         }
-        let session = self.hear(key);
+        let session = self.hear(key)?;
         let Ok(Answer::Reconciled { session: found, lost, missed }) = asked.found else {
             return Err(wrong(about, "an answer", asked.found));
         };
@@ -143,7 +146,7 @@ impl Model {
         if let Some(last) = last.filter(|last| poll < *last) {
             return asked.refused(about, Rejection::StalePoll { last, presented: poll });
         }
-        self.hear(key);
+        self.hear(key)?;
         if last != Some(poll) {
             self.set_poll(key, poll);
             let mut got = 0;
@@ -211,7 +214,7 @@ impl Model {
             return asked.refused(about, Rejection::StalePoll { last, presented: poll });
         }
         if last == Some(poll) {
-            self.hear(key);
+            self.hear(key)?;
             return self.check_polled(about, asked, key, poll);
         }
         match self.judge_claim(asked, key, id, node) {
@@ -219,7 +222,7 @@ impl Model {
             Err(None) => return Ok(()),
             Ok(()) => {}
         }
-        self.hear(key);
+        self.hear(key)?;
         self.set_poll(key, poll);
         self.demand(asked.now, asked.events, about, |event| {
             matches!(event, Event::NodeClaimed { run, node: at, worker, poll: under, by: By::Claim, .. }
@@ -292,7 +295,12 @@ impl Model {
                 Event::NodeReturned { run, node, how: Return::Deregistered } if self.is_his(key, *run, *node) => {}
                 Event::NodeCancelled { run, node } | Event::NodeSkipped { run, node }
                     if self.is_his(key, *run, *node) && self.is_stopping(*run, *node) => {}
-                event => return Err(wrong(about, "what it had is given back", event)),
+                event => {
+                    let run = event.run().and_then(|run| self.runs.get(&run.number()));
+                    if !run.is_some_and(|run| run.follows(event)) && !self.is_choice(event)? {
+                        return Err(wrong(about, "what it had is given back", event));
+                    }
+                }
             }
             self.demand(asked.now, asked.events, about, |_| true)?;
         }

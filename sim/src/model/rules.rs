@@ -3,11 +3,11 @@
 //! Each rule is one question about a run as it is. An event is lawful if its rule says yes; a step is complete if no rule
 //! says yes any more.
 
-use super::state::Run;
+use super::state::{Node, Run};
 use tenure_core::coordinator::event::{EndCause, Event, Outcome, StopReason, WakeCause};
 use tenure_core::definition::OnFailure;
 use tenure_core::id::*;
-use tenure_core::lifecycle::{Lifecycle, Phase, RunStatus};
+use tenure_core::lifecycle::{Phase, RunStatus};
 
 impl Run {
     /// S19: derived from the set of predecessors that completed.
@@ -30,8 +30,6 @@ impl Run {
             && self.nodes[ix].phase == Phase::Waiting
             && self.is_joined(ix)
             && self.is_fed(ix)
-            && !self.is_spare(ix)
-            && !self.is_cut_off(ix)
     }
 
     /// It can no longer run: too few predecessors can still complete, or who should feed it failed.
@@ -122,7 +120,7 @@ impl Run {
     pub(super) fn must_stop(&self, node: NodeIx) -> Option<StopReason> {
         let work = self.node(node)?;
         let is_told = matches!(work.stop, Some(StopReason::RunEnding | StopReason::NotNeeded));
-        if !work.phase.is_held() || work.phase == Phase::Assigned || is_told {
+        if !work.phase.is_held() || is_told {
             return None;
         }
         if self.status == RunStatus::Ending {
@@ -141,7 +139,7 @@ impl Run {
             return false;
         }
         let grant = self.grant_of(node);
-        let is_held = work.phase.is_held() && work.phase != Phase::Assigned;
+        let is_held = is_kept(work);
         if grant == node {
             let is_done = self.ending.is_some_and(|end| end.0 == Outcome::Completed);
             return !is_held && !(is_done && node.is_whole_run() && is_held);
@@ -151,7 +149,7 @@ impl Run {
 
     pub(super) fn must_skip(&self, ix: usize) -> bool {
         let work = &self.nodes[ix];
-        let is_held = work.phase.is_held() && work.phase != Phase::Assigned;
+        let is_held = is_kept(work);
         self.is_open() && !work.is_over() && !is_held && (self.is_spare(ix) || self.is_cut_off(ix))
     }
 
@@ -300,6 +298,11 @@ impl Run {
     }
 }
 
+/// A worker has it, and must let go of it first. An offer is taken back with the order to stop.
+fn is_kept(work: &Node) -> bool {
+    work.phase.is_held() && (work.phase != Phase::Assigned || work.stop.is_none())
+}
+
 /// What a step left undone, if anything: the rule that still says yes.
 pub(super) fn left_undone(run: &Run) -> Option<(&'static str, NodeIx)> {
     let me = NodeIx::WHOLE_RUN;
@@ -322,7 +325,7 @@ pub(super) fn left_undone(run: &Run) -> Option<(&'static str, NodeIx)> {
     }
     for ix in 0..run.nodes.len() {
         let node = NodeIx::new(ix as u32);
-        if run.may_begin(ix) {
+        if run.may_begin(ix) && !run.is_spare(ix) && !run.is_cut_off(ix) {
             return Some(("S20: a join fires in the step that satisfies it", node));
         }
         if run.must_skip(ix) {

@@ -137,7 +137,7 @@ impl Def {
     }
 
     pub(super) fn is_exit(&self, ix: usize) -> bool {
-        self.links[ix].succs.is_empty() && self.links[ix].streams.is_empty()
+        self.links[ix].succs.is_empty()
     }
 }
 
@@ -285,10 +285,6 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn has_pending(&self) -> bool {
-        self.last > self.claimed.max(self.settled)
-    }
-
     pub(super) fn has_claimed(&self) -> bool {
         self.claimed > self.settled
     }
@@ -413,6 +409,11 @@ impl Worker {
     pub(super) fn is_current(&self, session: Session, lease_ms: u64) -> bool {
         session >= self.fenced
             && self.lapsed.iter().all(|(length, from)| *length != lease_ms || session >= *from)
+    }
+
+    /// True if this takes up one of its slots.
+    pub(super) fn counts(&self, hold: &Hold) -> bool {
+        if hold.offered { hold.session >= self.fenced } else { self.is_current(hold.session, hold.lease_ms) }
     }
 }
 

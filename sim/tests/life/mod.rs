@@ -111,6 +111,7 @@ pub struct World {
     pub accepted: BTreeSet<&'static str>,
     pub lie: Option<Lie>,
     pub lied: bool,
+    pub tells: bool,
     pub wrong: Option<Disagreement>,
     /// What led to it, for people.
     pub last: String,
@@ -122,6 +123,15 @@ pub struct World {
     requests: u64,
     batch: u64,
     luck: Draw,
+}
+
+/// What happened, a line each.
+fn told(now: Now, input: &Input, out: &Output) -> String {
+    let mut text = format!("{now:?}\ninput: {input:?}\n");
+    out.audit.iter().for_each(|stamped| text += &format!("  - {} {:?}\n", stamped.step, stamped.event));
+    out.effects.iter().for_each(|effect| text += &format!("  > {effect:?}\n"));
+    out.loads.iter().for_each(|load| text += &format!("  ? {load:?}\n"));
+    text
 }
 
 pub fn tenant(n: u64) -> TenantId {
@@ -146,6 +156,7 @@ impl World {
             accepted: BTreeSet::new(),
             lie: None,
             lied: false,
+            tells: false,
             wrong: None,
             last: String::new(),
             crashes: 0,
@@ -198,8 +209,11 @@ impl World {
             (self.lie, self.lied) = (None, true);
         }
         self.events += out.audit.len() as u64;
+        if self.tells {
+            println!("step {}: {}", self.steps, told(self.now, &input, &out));
+        }
         if let Err(wrong) = self.model.step(self.now, &input, &out, &self.machine) {
-            self.last = format!("{:?}\ninput: {input:?}\noutput: {out:#?}", self.now);
+            self.last = told(self.now, &input, &out);
             self.wrong = Some(wrong);
             return;
         }
