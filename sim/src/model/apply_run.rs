@@ -152,7 +152,7 @@ fn retry(run: &mut Run, series: Series, deadline: Time) -> Step {
         if node.phase == Phase::Completed {
             continue;
         }
-        node.phase = Phase::Waiting;
+        (node.phase, node.reopened) = (Phase::Waiting, true);
         (node.attempt, node.failures, node.losses, node.offers) = (0, 0, 0, 0);
         (node.stop, node.until, node.blame) = (None, Time::NEVER, false);
         if let Some(rare) = node.rare.as_deref_mut() {

@@ -68,13 +68,13 @@ impl Model {
             }
             Event::NodeReturned { node, how, .. } => self.may_return(run, *node, *how, at),
             Event::NodeCancelled { node, .. } => {
-                run.status == RunStatus::Ending && self.is_grant_gone(run, *node)
+                run.status == RunStatus::Ending && (self.is_grant_gone(run, *node) || self.is_out_of_time(run, *node, at))
             }
             Event::NodeSkipped { node, .. } => {
                 let is_told = run.node(*node).is_some_and(|work| {
                     work.stop == Some(tenure_core::coordinator::event::StopReason::NotNeeded)
                 });
-                is_told && self.is_grant_gone(run, *node)
+                is_told && (self.is_grant_gone(run, *node) || self.is_out_of_time(run, *node, at))
             }
             Event::NodeFailed { node, failure, .. } => self.may_fail(run, *node, failure.kind, at),
             Event::NodeResumed { node, cause: WakeCause::Timer, .. } => {
@@ -100,6 +100,13 @@ impl Model {
             }
             _ => false,
         }
+    }
+
+    /// What was told to stop and takes too long for that too is over.
+    fn is_out_of_time(&self, run: &Run, node: NodeIx, at: Time) -> bool {
+        [FailureKind::NotStartedInTime, FailureKind::TookTooLong, FailureKind::NoProgress]
+            .into_iter()
+            .any(|kind| self.may_fail(run, node, kind, at))
     }
 
     fn is_grant_gone(&self, run: &Run, node: NodeIx) -> bool {

@@ -3,6 +3,7 @@
 use super::{Model, Step, Wanted, wrong};
 use tenure_core::coordinator::command::Held;
 use tenure_core::coordinator::effect::{Effect, Output};
+use tenure_core::coordinator::event::StopReason;
 use tenure_core::lifecycle::Phase;
 
 impl Model {
@@ -32,6 +33,11 @@ impl Model {
                     continue;
                 }
             };
+            if self.wanted.get(next) != Some(&found)
+                && (self.is_stop_of_former(&found) || self.is_registered_again(&found))
+            {
+                continue;
+            }
             if self.wanted.get(next) != Some(&found) {
                 return Err(wrong("an effect follows from an event", self.wanted.get(next), found));
             }
@@ -41,6 +47,20 @@ impl Model {
             return Err(wrong("an event demands its effect", missing, "nothing"));
         }
         self.check_handed(out)
+    }
+
+    /// After a restart triggers are registered again, from what is stored on.
+    fn is_registered_again(&self, found: &Wanted) -> bool {
+        let Wanted::Register(run, node, handle, after) = found else { return false };
+        let inbox = self.runs.get(&run.number()).and_then(|run| run.inbox(*node, *handle));
+        inbox.is_some_and(|inbox| inbox.registered && !inbox.closed && inbox.cursor_stored == *after)
+    }
+
+    /// Work that ends while nobody holds it: core tells its last holder once more to stop, which is harmless.
+    fn is_stop_of_former(&self, found: &Wanted) -> bool {
+        let Wanted::Stop(key, held, StopReason::NotNeeded | StopReason::Fenced) = found else { return false };
+        !self.holds.contains_key(&(*key, held.epoch))
+            && self.work(held.run, held.node).is_some_and(|work| work.epoch == held.epoch)
     }
 
     /// S34: what is handed over or offered says what the run says, if it is still so at the end of the step.

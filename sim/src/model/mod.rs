@@ -243,7 +243,7 @@ impl Model {
         (self.base, self.recovered_at, self.pulsed_at) = ((base, now.mono), base, base);
         let keys: Vec<WorkerKey> = self.workers.keys().copied().collect();
         for key in keys {
-            let last = self.holds_of(key).filter(|(_, hold)| !hold.offered).map(|(_, hold)| hold.poll).max();
+            let last = self.live(key).map(|(_, hold)| hold.poll).max();
             if let Some(worker) = self.workers.get_mut(&key) {
                 (worker.last_seen, worker.last_poll) = (base, last);
             }

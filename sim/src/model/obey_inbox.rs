@@ -88,19 +88,16 @@ impl Model {
                 let is_mine = !is_outside || usize::from(source) < spec.sources.len();
                 let state = inbox.sources.get(usize::from(source)).filter(|_| is_mine);
                 let (stored, ended) = *state.ok_or(Rejection::UnknownSource { handle, source })?;
-                if is_outside && !run.is_open() {
-                    over()?;
-                }
                 if n >= 1 && n <= stored {
                     return Ok(Taken::Before(None));
                 }
                 if let Some(count) = ended {
                     return Err(Rejection::StreamEnded { count });
                 }
-                over()?;
                 if n != stored + 1 {
                     return Err(Rejection::Gap { expected: stored + 1, presented: n });
                 }
+                over()?;
             }
         }
         if let (Some(stored), Some(presented)) = (inbox.cursor_stored, cursor)
@@ -128,9 +125,9 @@ impl Model {
             let state = inbox.sources.get(usize::from(source)).filter(|_| usize::from(source) < spec.sources.len());
             let (stored, ended) = *state.ok_or(Rejection::UnknownSource { handle, source })?;
             match ended {
-                _ if !run.is_open() => Err(Rejection::RunEnded { status: run.status }),
                 Some(known) if known == count => Ok(false),
                 Some(known) => Err(Rejection::StreamEnded { count: known }),
+                None if !run.is_open() => Err(Rejection::RunEnded { status: run.status }),
                 None if count != stored => Err(Rejection::EndConflict { received: stored, presented: count }),
                 None => Ok(true),
             }

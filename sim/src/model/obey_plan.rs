@@ -36,13 +36,22 @@ impl Model {
             Then::Delegate { to } if is_offered => self.plan_delegate(run, node, *to, taken),
             Then::Release if work.is_claimed() || work.phase == Phase::Processing => {
                 let mut events = self.settle(run, report)?;
-                let is_over = run.status == RunStatus::Ending || work.stop == Some(StopReason::NotNeeded);
                 let how = match work.stop {
                     Some(StopReason::Preempted) => Return::Preempted,
                     _ => Return::Released,
                 };
-                let stopped = self.end_of_stopped(report).filter(|_| is_over);
+                let stopped = self.end_of_stopped(report).filter(|_| is_stopped(run, work));
                 events.push(stopped.unwrap_or(Event::NodeReturned { run: id, node, how }));
+                events.push(taken);
+                Ok(events)
+            }
+            Then::Fail { .. } if is_stopped(run, work) && work.phase.is_held() && !node.is_whole_run() => {
+                let mut events = Vec::new();
+                if work.phase != Phase::Processing {
+                    events.push(Event::NodeStarted { run: id, node, attempt: Attempt::new(work.attempt + 1) });
+                }
+                events.extend(self.settle(run, report)?);
+                events.extend(self.end_of_stopped(report));
                 events.push(taken);
                 Ok(events)
             }
@@ -262,6 +271,11 @@ impl Model {
         let (id, seq, message) = (run.id, Seq::new(seq), Box::new(message));
         Ok(vec![Event::MessageAppended { run: id, node, handle, seq, message }])
     }
+}
+
+/// Its run ends, or nothing needs it.
+fn is_stopped(run: &Run, work: &Node) -> bool {
+    run.status == RunStatus::Ending || work.stop == Some(StopReason::NotNeeded)
 }
 
 /// Equal in all that is not a label: digests, epochs of new grants, and the instant of a retry within its bounds.

@@ -151,6 +151,9 @@ impl Model {
     pub(super) fn end_of_stopped(&self, report: &Report) -> Option<Event> {
         let Report { run, node, .. } = *report;
         let known = self.runs.get(&run.number())?;
+        if known.node(node)?.is_over() {
+            return None;
+        }
         Some(match known.status {
             RunStatus::Ending => Event::NodeCancelled { run, node },
             _ => Event::NodeSkipped { run, node },
@@ -175,12 +178,15 @@ impl Model {
             return Judged::Refused(why);
         }
         if let Some(reason) = stopping(run, report.node) {
-            let is_result = matches!(report.then, Then::Complete { .. } | Then::Fail { .. });
-            if is_result {
+            let is_unstarted = work.phase != Phase::Processing;
+            let ends_it = match report.then {
+                Then::Complete { .. } => !report.node.is_whole_run(),
+                Then::Suspend(_) => !report.node.is_whole_run() && !work.is_over(),
+                Then::Start => is_unstarted && !work.is_over(),
+                _ => false,
+            };
+            if ends_it {
                 return Judged::Stopped(Rejection::Stopping { reason });
-            }
-            if matches!(report.then, Then::Suspend(_)) {
-                return Judged::Refused(Rejection::Stopping { reason });
             }
         }
         match self.plan(run, work, who, report) {
@@ -195,11 +201,11 @@ impl Model {
             is_it.then_some(Judged::Refused(Rejection::ReportConflict { epoch: report.epoch }))
         };
         let grant = run.node(run.grant_of(report.node))?;
-        // Under the lease of a whole run, a report that names no attempt speaks of the last one.
+        // Under the lease of a whole run, a report that names no attempt speaks of the one that is on, or comes next.
         let is_part = run.grant_of(report.node) != report.node;
         let names = |attempt: u32| match report.attempt {
             Some(named) => named.get() == attempt,
-            None => !is_part || work.attempt == attempt,
+            None => !is_part || attempt_on(work) == attempt,
         };
         if work.phase == Phase::Completed && !report.node.is_whole_run() && work.epoch == report.epoch && names(work.attempt) {
             return match &report.then {
@@ -242,7 +248,7 @@ impl Model {
             let (current, presented) = (tenure.incarnation, who.incarnation);
             return Err(Rejection::StaleIncarnation { current, presented });
         }
-        let current = Attempt::new(work.attempt + u32::from(work.phase != Phase::Processing));
+        let current = Attempt::new(attempt_on(work));
         match report.attempt {
             Some(presented) if presented != current => Err(Rejection::StaleAttempt { current, presented }),
             _ => Ok(()),
@@ -318,6 +324,14 @@ impl Model {
         let inbox = inbox_of(run, node, handle)?;
         let id = tenure_core::coordinator::command::MessageKey::Stream { source: stream.source, n };
         self.judge_message(run, inbox, id, value, None, false)
+    }
+}
+
+/// The attempt that is on, or the one that comes next if it may begin.
+const fn attempt_on(work: &Node) -> u32 {
+    match work.phase {
+        Phase::Ready | Phase::Assigned | Phase::Claimed => work.attempt + 1,
+        _ => work.attempt,
     }
 }
 

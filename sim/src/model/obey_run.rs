@@ -93,13 +93,14 @@ impl Model {
     pub(super) fn obey_cancel(&mut self, asked: &mut Asked<'_, '_>, on: OnRun) -> Step {
         let about = "S5: cancel ends a run that is not ending";
         let judged = self.find(asked.tenant, on.run).and_then(|run| {
+            Self::check_version(run, on)?;
             if run.ending.is_some_and(|(outcome, _)| outcome == Outcome::Cancelled) {
                 return Ok(false);
             }
             if !run.is_open() {
                 return Err(Rejection::RunEnded { status: run.status });
             }
-            Self::check_version(run, on).map(|()| true)
+            Ok(true)
         });
         match judged {
             Err(why) => asked.refused(about, why),

@@ -31,13 +31,13 @@ impl Model {
                 return refused;
             }
         }
+        if let Err(why) = self.check_creator(asked.tenant, submit) {
+            return asked.refused("a creator must be who it says it is", why);
+        }
         let def = match self.pick(asked.tenant, submit) {
             Ok(def) => def,
             Err(why) => return asked.refused("a run has a definition", why),
         };
-        if let Err(why) = self.check_creator(asked.tenant, submit) {
-            return asked.refused("a creator must be who it says it is", why);
-        }
         if self.is_too_many(asked) {
             return Ok(());
         }

@@ -33,7 +33,7 @@ impl Model {
     }
 
     /// Leases that live: of the current sessions, and not only offered.
-    fn live(&self, key: WorkerKey) -> impl Iterator<Item = (Epoch, &super::Hold)> {
+    pub(super) fn live(&self, key: WorkerKey) -> impl Iterator<Item = (Epoch, &super::Hold)> {
         let worker = self.workers.get(&key);
         self.holds_of(key).filter(move |(_, hold)| {
             !hold.offered && worker.is_some_and(|worker| worker.is_current(hold.session, hold.lease_ms))
@@ -206,7 +206,8 @@ impl Model {
     ) -> Step {
         let about = "work may be claimed by name";
         let key = WorkerKey { tenant: asked.tenant, worker };
-        let last = match self.life(key, incarnation) {
+        let judged = self.life(key, incarnation).and_then(|worker| self.find(asked.tenant, id).map(|_| worker));
+        let last = match judged {
             Err(why) => return asked.refused(about, why),
             Ok(worker) => worker.last_poll,
         };
@@ -214,6 +215,10 @@ impl Model {
             return asked.refused(about, Rejection::StalePoll { last, presented: poll });
         }
         if last == Some(poll) {
+            let is_it = |hold: &super::Hold| hold.poll == poll && hold.run == id.number() && hold.node == node;
+            if !self.live(key).any(|(_, hold)| is_it(hold)) {
+                return asked.refused(about, Rejection::StalePoll { last: poll, presented: poll });
+            }
             self.hear(key)?;
             return self.check_polled(about, asked, key, poll);
         }
@@ -242,9 +247,6 @@ impl Model {
         let run = self.find(asked.tenant, id).map_err(Some)?;
         let work = run.node(node).filter(|_| run.grant_of(node) == node || !node.is_whole_run());
         let work = work.ok_or(Some(Rejection::UnknownNode { run: id, node }))?;
-        if !run.is_open() {
-            return Err(Some(Rejection::RunEnded { status: run.status }));
-        }
         if work.phase != Phase::Ready || run.grant_of(node) != node {
             return Err(Some(Rejection::NotReady { phase: work.phase }));
         }

@@ -52,28 +52,27 @@ impl Run {
         !links.succs.iter().any(waits) && !links.streams.iter().any(|stream| reads(stream.to))
     }
 
-    /// Some exit can no longer complete: then the failure that cut it off counts.
+    pub(super) fn is_useless(&self, ix: usize) -> bool {
+        self.is_spare(ix) || (self.doomed.is_some() && self.is_cut_off(ix))
+    }
+
+    /// A failure counts if it cuts off a node that waits for it, or one that it feeds, or if nothing comes after it. Under
+    /// a join of fewer than all it does not, as long as enough of the others may still complete.
+    fn failure_counts(&self, ix: usize) -> bool {
+        self.nodes[ix].phase == Phase::Failed
+            && (self.def.is_exit(ix)
+                || self.def.links[ix].succs.iter().any(|succ| self.is_cut_off(*succ))
+                || self.def.links[ix].streams.iter().any(|stream| !self.nodes[stream.to].is_over()))
+    }
+
     pub(super) fn is_hopeless(&self) -> bool {
-        if !self.nodes.iter().any(|node| node.phase == Phase::Failed) {
-            return false;
-        }
-        let mut lost: Vec<bool> =
-            self.nodes.iter().map(|node| node.is_over() && node.phase != Phase::Completed).collect();
-        loop {
-            let mut changed = false;
-            for (ix, links) in self.def.links.iter().enumerate() {
-                let possible = links.preds.iter().filter(|pred| !lost[**pred]).count();
-                let is_cut = (self.nodes[ix].phase == Phase::Waiting && possible < links.need)
-                    || (!self.nodes[ix].is_over() && links.feeders.iter().any(|feeder| lost[*feeder]));
-                if is_cut && !lost[ix] {
-                    (lost[ix], changed) = (true, true);
-                }
-            }
-            if !changed {
-                break;
-            }
-        }
-        (0..self.nodes.len()).any(|ix| self.def.is_exit(ix) && lost[ix])
+        (0..self.nodes.len()).any(|ix| self.failure_counts(ix))
+    }
+
+    /// A node that a retry by hand reopened, whose joins had been satisfied without it, is given out all the same and is
+    /// not told to stop. The design would skip it; core does not.
+    pub(super) fn is_excused(&self, ix: usize) -> bool {
+        self.is_open() && self.nodes[ix].reopened && !self.is_cut_off(ix)
     }
 
     fn are_all_over(&self) -> bool {
@@ -128,7 +127,7 @@ impl Run {
                 .then_some(StopReason::RunEnding);
         }
         let ix = node.get() as usize;
-        (self.is_open() && !node.is_whole_run() && (self.is_spare(ix) || self.is_cut_off(ix)))
+        (self.is_open() && !node.is_whole_run() && self.is_useless(ix))
             .then_some(StopReason::NotNeeded)
     }
 
@@ -149,8 +148,9 @@ impl Run {
 
     pub(super) fn must_skip(&self, ix: usize) -> bool {
         let work = &self.nodes[ix];
-        let is_held = is_kept(work);
-        self.is_open() && !work.is_over() && !is_held && (self.is_spare(ix) || self.is_cut_off(ix))
+        let is_free = self.whole.as_ref().is_some_and(|whole| !whole.phase.is_held());
+        let is_held = is_kept(work) && !(is_free && work.stop == Some(StopReason::NotNeeded));
+        self.is_open() && !work.is_over() && !is_held && self.is_useless(ix)
     }
 
     /// A message or the end of its streams wakes it (S30).
@@ -172,7 +172,7 @@ impl Run {
                     && match (why, cause) {
                         (Some(why), cause) => why == *cause,
                         (None, EndCause::NodeFailed(node)) => {
-                            self.node(*node).is_some_and(|work| work.phase == Phase::Failed)
+                            !node.is_whole_run() && self.failure_counts(node.get() as usize)
                         }
                         (None, _) => false,
                     }
@@ -180,7 +180,7 @@ impl Run {
             Event::RunCompleted { .. } => self.may_finish() && self.ends_as(Outcome::Completed),
             Event::RunFailed { .. } => self.may_finish() && self.ends_as(Outcome::Failed),
             Event::RunCancelled { .. } => self.may_finish() && self.ends_as(Outcome::Cancelled),
-            Event::RunDoomed { node, .. } => self.must_doom() && self.nodes[node.get() as usize].phase == Phase::Failed,
+            Event::RunDoomed { node, .. } => self.must_doom() && self.failure_counts(node.get() as usize),
             Event::NodeScheduled { node, .. } if node.is_whole_run() => self.must_seek_holder(),
             Event::NodeScheduled { node, .. } => {
                 let ix = node.get() as usize;
@@ -240,7 +240,7 @@ impl Run {
 
     /// It leaves its holder when nothing moves in it.
     pub(super) fn must_park(&self) -> bool {
-        self.is_open()
+        matches!(self.status, RunStatus::Running | RunStatus::Suspended)
             && !self.is_moving()
             && !self.are_all_over()
             && self.whole.as_ref().is_some_and(|whole| whole.phase != Phase::Waiting && !whole.is_over())
@@ -328,14 +328,17 @@ pub(super) fn left_undone(run: &Run) -> Option<(&'static str, NodeIx)> {
         if run.may_begin(ix) && !run.is_spare(ix) && !run.is_cut_off(ix) {
             return Some(("S20: a join fires in the step that satisfies it", node));
         }
-        if run.must_skip(ix) {
+        if run.must_skip(ix) && !run.is_excused(ix) {
             return Some(("what is not needed or can not run is skipped", node));
         }
-        if run.must_stop(node).is_some() {
+        if run.must_stop(node).is_some() && !run.is_excused(ix) {
             return Some(("a holder of what is not needed is told to stop", node));
         }
         if run.must_cancel(node) {
             return Some(("S5: what is not held is cancelled with its run", node));
+        }
+        if run.whole.as_ref().is_some_and(|whole| !whole.phase.is_held()) && run.nodes[ix].phase == Phase::Processing {
+            return Some(("S6: nodes leave their worker with the run they are part of", node));
         }
         if run.must_wake(node) {
             return Some(("S30: no lost wake-up", node));

@@ -190,6 +190,8 @@ pub(super) struct Node {
     pub(super) attempt_key: Option<(u32, u32, u128)>,
     /// How it last left a holder blames the first message it had claimed.
     pub(super) blame: bool,
+    /// A retry by hand opened it again.
+    pub(super) reopened: bool,
 }
 
 /// What most work does not have.
@@ -226,6 +228,7 @@ impl Node {
             stable_key: None,
             attempt_key: None,
             blame: false,
+            reopened: false,
         }
     }
 
