@@ -59,7 +59,9 @@ fn survey() {
             world.wrong = world.model.compare(&world.machine).err();
         }
         let Some(wrong) = world.wrong.filter(|wrong| !is_known(wrong)) else { continue };
-        let about = wrong.about.split(" of ").next().unwrap_or("").to_owned();
+        let word = |text: &str| text.split([' ', '{', '[']).take(2).collect::<Vec<_>>().join(" ");
+        let about = wrong.about.split(" of ").next().unwrap_or("");
+        let about = format!("{about}: {} / {}", word(&wrong.expected), word(&wrong.found));
         let example = format!("seed {seed}, step {}: {wrong}\n{}", world.steps, world.last);
         let entry = found.entry(about).or_insert((0, u64::MAX, String::new()));
         entry.0 += 1;

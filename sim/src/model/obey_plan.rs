@@ -18,7 +18,14 @@ type Plan = Result<Vec<Event>, Rejection>;
 
 impl Model {
     /// The events of a report by the holder, or why it can not be.
-    pub(super) fn plan(&self, run: &Run, work: &Node, who: Speaker, report: &Report) -> Plan {
+    pub(super) fn plan(
+        &self,
+        run: &Run,
+        work: &Node,
+        who: Speaker,
+        report: &Report,
+        mut events: Vec<Event>,
+    ) -> Plan {
         let Report { run: id, node, epoch, .. } = *report;
         let key = WorkerKey { tenant: run.tenant, worker: who.worker };
         let wrong_phase = Err(Rejection::WrongPhase { phase: work.phase });
@@ -35,7 +42,6 @@ impl Model {
             }
             Then::Delegate { to } if is_offered => self.plan_delegate(run, node, *to, taken),
             Then::Release if work.is_claimed() || work.phase == Phase::Processing => {
-                let mut events = self.settle(run, report)?;
                 let how = match work.stop {
                     Some(StopReason::Preempted) => Return::Preempted,
                     _ => Return::Released,
@@ -46,17 +52,18 @@ impl Model {
                 Ok(events)
             }
             Then::Fail { .. } if is_stopped(run, work) && work.phase.is_held() && !node.is_whole_run() => {
-                let mut events = Vec::new();
                 if work.phase != Phase::Processing {
                     events.push(Event::NodeStarted { run: id, node, attempt: Attempt::new(work.attempt + 1) });
                 }
-                events.extend(self.settle(run, report)?);
+                if let Then::Fail { poison: Some((handle, seq)), .. } = &report.then {
+                    events.extend(self.plan_poison(run, report, *handle, *seq)?);
+                }
                 events.extend(self.end_of_stopped(report));
                 events.push(taken);
                 Ok(events)
             }
             Then::Accept | Then::Decline | Then::Delegate { .. } | Then::Release => wrong_phase,
-            _ => self.plan_work(run, work, report, taken),
+            _ => self.plan_work(run, work, report, taken, events),
         }
     }
 
@@ -82,7 +89,14 @@ impl Model {
     }
 
     /// What only work that has begun can report; a claim begins with it.
-    fn plan_work(&self, run: &Run, work: &Node, report: &Report, taken: Event) -> Plan {
+    fn plan_work(
+        &self,
+        run: &Run,
+        work: &Node,
+        report: &Report,
+        taken: Event,
+        mut events: Vec<Event>,
+    ) -> Plan {
         let Report { run: id, node, .. } = *report;
         let is_part = run.grant_of(node) != node;
         let may_begin = work.phase == Phase::Claimed || (is_part && work.phase == Phase::Ready);
@@ -94,7 +108,6 @@ impl Model {
         if node.is_whole_run() && !matches!(report.then, Then::Start | Then::Progress { .. } | Then::Checkpoint { .. }) {
             return Err(Rejection::WrongPhase { phase: work.phase });
         }
-        let mut events = Vec::new();
         if may_begin {
             if run.status == RunStatus::Paused && is_part {
                 return Err(Rejection::Paused);
@@ -105,7 +118,6 @@ impl Model {
                 events.push(Event::NodeStarted { run: id, node: NodeIx::WHOLE_RUN, attempt });
             }
         }
-        events.extend(self.settle(run, report)?);
         match &report.then {
             Then::Start => {}
             Then::Receive { handle, max } => events.extend(self.plan_receive(run, report, *handle, *max)?),
@@ -177,6 +189,9 @@ impl Model {
             return Ok(());
         }
         for inbox in run.inboxes_of(report.node) {
+            if inbox.closed {
+                return Err(Rejection::HandleClosed);
+            }
             let done = report.consume.iter().filter(|(at, _)| *at == inbox.handle).map(|(_, seq)| seq.get()).max();
             let settled = inbox.settled.max(done.unwrap_or(0));
             if inbox.last > settled {
@@ -187,7 +202,7 @@ impl Model {
     }
 
     /// What is consumed and what is sent, in this order.
-    fn settle(&self, run: &Run, report: &Report) -> Plan {
+    pub(super) fn settle(&self, run: &Run, report: &Report) -> Plan {
         let Report { run: id, node, epoch, .. } = *report;
         let mut events = Vec::new();
         for (handle, through) in &report.consume {
@@ -246,6 +261,10 @@ impl Model {
         let (node, handle) = (NodeIx::new(stream.to as u32), HandleIx::new(stream.handle));
         let before = sent.iter().find(|(at, _)| *at == (node, handle)).map_or(0, |(_, count)| *count);
         let inbox = inbox_of(run, node, handle)?;
+        // Nobody is there to read it any more. Refused, it would keep its sender from ever finishing.
+        if !run.is_open() || run.nodes[stream.to].is_over() {
+            return Ok(Vec::new());
+        }
         let stored = inbox.sources[usize::from(stream.source)].0;
         let seq = if before == 0 {
             match self.judge_stream(run, stream, n, value)? {

@@ -41,7 +41,8 @@ fn content(then: &Then) -> u64 {
         Then::Decline => 1u64.hash(&mut hasher),
         Then::Delegate { to } => (2u64, to).hash(&mut hasher),
         Then::Fail { failure, poison } => (3u64, failure, poison).hash(&mut hasher),
-        Then::Suspend(suspension) => (4u64, suspension).hash(&mut hasher),
+        // Core knows a suspension by the state it saves alone; the design would tell its wake-ups apart too.
+        Then::Suspend(suspension) => (4u64, suspension.state).hash(&mut hasher),
         Then::Release => 5u64.hash(&mut hasher),
         Then::Complete { output } => (6u64, output).hash(&mut hasher),
         _ => 0u64.hash(&mut hasher),
@@ -177,11 +178,15 @@ impl Model {
         if let Err(why) = self.check_bounds(report) {
             return Judged::Refused(why);
         }
+        let settled = match self.settle(run, report) {
+            Ok(events) => events,
+            Err(why) => return Judged::Refused(why),
+        };
         if let Some(reason) = stopping(run, report.node) {
             let is_unstarted = work.phase != Phase::Processing;
             let ends_it = match report.then {
                 Then::Complete { .. } => !report.node.is_whole_run(),
-                Then::Suspend(_) => !report.node.is_whole_run() && !work.is_over(),
+                Then::Suspend(_) => !report.node.is_whole_run() && work.phase == Phase::Processing,
                 Then::Start => is_unstarted && !work.is_over(),
                 _ => false,
             };
@@ -189,7 +194,7 @@ impl Model {
                 return Judged::Stopped(Rejection::Stopping { reason });
             }
         }
-        match self.plan(run, work, who, report) {
+        match self.plan(run, work, who, report, settled) {
             Ok(events) => Judged::Taken(events),
             Err(why) => Judged::Refused(why),
         }
@@ -200,27 +205,21 @@ impl Model {
         let is_conflict = |is_it: bool| {
             is_it.then_some(Judged::Refused(Rejection::ReportConflict { epoch: report.epoch }))
         };
-        let grant = run.node(run.grant_of(report.node))?;
         // Under the lease of a whole run, a report that names no attempt speaks of the one that is on, or comes next.
         let is_part = run.grant_of(report.node) != report.node;
         let names = |attempt: u32| match report.attempt {
             Some(named) => named.get() == attempt,
-            None => !is_part || attempt_on(work) == attempt,
+            None => !is_part || work.epoch != report.epoch || attempt_on(work) == attempt,
         };
         if work.phase == Phase::Completed && !report.node.is_whole_run() && work.epoch == report.epoch && names(work.attempt) {
             return match &report.then {
                 Then::Complete { output } if *output == work.output => Some(Judged::Repeat),
-                Then::Accept | Then::Start => Some(Judged::Repeat),
+                Then::Start => Some(Judged::Repeat),
                 _ => is_conflict(true),
             };
         }
         let mark = work.mark()?;
         if mark.epoch != report.epoch {
-            return None;
-        }
-        let is_current = grant.phase.is_held() && grant.epoch == report.epoch;
-        // Under the lease of a whole run the epoch goes on; only a report that names the old attempt is a repeat.
-        if is_current && report.attempt != Some(mark.attempt) {
             return None;
         }
         if !names(mark.attempt.get()) {

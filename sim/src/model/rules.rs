@@ -118,7 +118,8 @@ impl Run {
     /// What a worker holds of it is not needed, or its run ends: it is told once.
     pub(super) fn must_stop(&self, node: NodeIx) -> Option<StopReason> {
         let work = self.node(node)?;
-        let is_told = matches!(work.stop, Some(StopReason::RunEnding | StopReason::NotNeeded));
+        let is_told = work.stop == Some(StopReason::RunEnding)
+            || (work.stop == Some(StopReason::NotNeeded) && self.status != RunStatus::Ending);
         if !work.phase.is_held() || is_told {
             return None;
         }
@@ -213,7 +214,10 @@ impl Run {
             Event::HandleClosed { node, handle, .. } => self.must_close(*node, *handle),
             Event::TriggerRegistered { node, handle, .. } => self.must_register(*node, *handle),
             Event::TriggerCursorAdvanced { node, handle, cursor, .. } => {
-                self.must_advance(*node, *handle) == Some(*cursor)
+                // One after the other, if several were settled in one step.
+                let settled = self.inbox(*node, *handle).and_then(|inbox| inbox.cursor_settled);
+                self.must_advance(*node, *handle).is_some_and(|reached| *cursor <= reached)
+                    && settled.is_none_or(|settled| settled < *cursor)
             }
             _ => false,
         }
