@@ -8,7 +8,8 @@ use std::hash::{Hash, Hasher};
 use tenure_core::coordinator::command::{Report, Then};
 use tenure_core::coordinator::effect::{Answer, Reported};
 use tenure_core::coordinator::event::{Event, LateResult, Outcome, StopReason};
-use tenure_core::coordinator::rejection::Rejection;
+use tenure_core::coordinator::WorkerKey;
+use tenure_core::coordinator::rejection::{Ineligible, Rejection};
 use tenure_core::id::*;
 use tenure_core::lifecycle::{Phase, RunStatus};
 use tenure_core::limits::LimitName;
@@ -84,6 +85,9 @@ impl Model {
         found: &Result<Reported, Rejection>,
     ) -> Step {
         let about = "S8: only the current epoch may change work";
+        if self.is_unfit_delegate(asked, report, found) {
+            return Ok(());
+        }
         let (events, refusal) = match self.judge(asked, who, report) {
             Judged::Repeat => {
                 return super::same("S32: a repeat gets the first answer", &Ok(Reported::Accepted), found);
@@ -120,6 +124,24 @@ impl Model {
             (Then::Receive { .. }, found) => Err(wrong("a receive gets messages", "messages", found)),
             (_, found) => super::same("S8: the current epoch is accepted", &Ok(Reported::Accepted), found),
         }
+    }
+
+    /// An offer may be passed on only to who may have it; which of several reasons is named is the machine's choice, and
+    /// so is whether a silence was noticed that no pulse has brought to light.
+    fn is_unfit_delegate(&self, asked: &Asked<'_, '_>, report: &Report, found: &Result<Reported, Rejection>) -> bool {
+        let (Then::Delegate { to }, Err(Rejection::NotEligible { why })) = (&report.then, found) else {
+            return false;
+        };
+        let Ok(run) = self.find(asked.tenant, report.run) else { return false };
+        let key = WorkerKey { tenant: asked.tenant, worker: *to };
+        let Some(worker) = self.workers.get(&key) else { return false };
+        let is_offered = run.node(report.node).is_some_and(|work| {
+            work.phase == Phase::Assigned && work.epoch == report.epoch
+        });
+        let is_silent = self.now >= worker.last_seen.after_ms(self.limits.stale_ms);
+        let is_true = self.unfit(run, report.node, key).contains(why)
+            || (*why == Ineligible::Unhealthy && is_silent);
+        is_offered && is_true
     }
 
     /// The attempt that a report speaks of.
@@ -205,11 +227,11 @@ impl Model {
         let is_conflict = |is_it: bool| {
             is_it.then_some(Judged::Refused(Rejection::ReportConflict { epoch: report.epoch }))
         };
-        // Under the lease of a whole run, a report that names no attempt speaks of the one that is on, or comes next.
+        // Under the lease of a whole run, a report that names no attempt speaks of one that is on or may begin.
         let is_part = run.grant_of(report.node) != report.node;
         let names = |attempt: u32| match report.attempt {
             Some(named) => named.get() == attempt,
-            None => !is_part || work.epoch != report.epoch || attempt_on(work) == attempt,
+            None => !is_part || !matches!(work.phase, Phase::Ready | Phase::Processing),
         };
         if work.phase == Phase::Completed && !report.node.is_whole_run() && work.epoch == report.epoch && names(work.attempt) {
             return match &report.then {

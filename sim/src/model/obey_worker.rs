@@ -211,16 +211,14 @@ impl Model {
             Err(why) => return asked.refused(about, why),
             Ok(worker) => worker.last_poll,
         };
-        if let Some(last) = last.filter(|last| poll < *last) {
-            return asked.refused(about, Rejection::StalePoll { last, presented: poll });
-        }
-        if last == Some(poll) {
-            let is_it = |hold: &super::Hold| hold.poll == poll && hold.run == id.number() && hold.node == node;
-            if !self.live(key).any(|(_, hold)| is_it(hold)) {
-                return asked.refused(about, Rejection::StalePoll { last: poll, presented: poll });
-            }
+        // A repeat finds its grant as long as it lives; another claim under a number that was used is refused.
+        let is_it = |hold: &super::Hold| hold.poll == poll && hold.run == id.number() && hold.node == node;
+        if self.live(key).any(|(_, hold)| is_it(hold)) {
             self.hear(key)?;
             return self.check_polled(about, asked, key, poll);
+        }
+        if let Some(last) = last.filter(|last| poll <= *last) {
+            return asked.refused(about, Rejection::StalePoll { last, presented: poll });
         }
         match self.judge_claim(asked, key, id, node) {
             Err(Some(why)) => return asked.refused(about, why),
