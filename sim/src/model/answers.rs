@@ -16,6 +16,23 @@ impl Model {
         found.iter().try_for_each(|grant| self.check_grant(about, key, grant))
     }
 
+    /// S34: the stable key never changes, the key of an attempt changes with it.
+    pub(super) fn learn_keys(&mut self, found: &Grant) -> Step {
+        let Some(run) = self.runs.get_mut(&found.run.number()) else { return Ok(()) };
+        let now = (found.series.get(), found.attempt.get(), found.attempt_key);
+        let Some(work) = run.node_mut(found.node) else { return Ok(()) };
+        if work.stable_key.is_some_and(|known| known != found.stable_key) {
+            return Err(wrong("S34: the stable key stays the same", work.stable_key, found.stable_key));
+        }
+        if let Some(last) = work.attempt_key
+            && ((last.0, last.1) == (now.0, now.1)) != (last.2 == now.2)
+        {
+            return Err(wrong("S34: each attempt has a key of its own", last, now));
+        }
+        (work.stable_key, work.attempt_key) = (Some(found.stable_key), Some(now));
+        Ok(())
+    }
+
     pub(super) fn check_grant(&self, about: &str, key: WorkerKey, found: &Grant) -> Step {
         let Some(run) = self.runs.get(&found.run.number()) else { return Err(wrong(about, "a run", found)) };
         let Some(work) = run.node(found.node) else { return Err(wrong(about, "a node", found)) };

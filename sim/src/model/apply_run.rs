@@ -97,6 +97,11 @@ impl Model {
         run.status = next;
         match event {
             Event::RunEnding { outcome, cause, .. } => run.ending = Some((*outcome, *cause)),
+            // Nobody could start it while it was paused: its time begins anew.
+            Event::RunContinued { .. } => {
+                let work = run.nodes.iter_mut().chain(run.whole.as_deref_mut());
+                work.filter(|work| work.phase == Phase::Ready).for_each(|work| work.ready_at = at);
+            }
             Event::RunRetried { series, deadline, .. } => retry(run, *series, *deadline)?,
             _ if next.is_terminal() => {
                 run.ended_at = at;

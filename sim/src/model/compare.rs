@@ -123,6 +123,9 @@ fn compare_work(run: &Run, at: NodeIx, node: &Node, work: &Work) -> Step {
     if node.phase == Phase::Processing {
         agree!("started_at", id, node.started_at, work.started_at);
     }
+    if matches!(node.phase, Phase::Ready | Phase::Assigned | Phase::Claimed) {
+        agree!("ready_at", id, node.ready_at, work.ready_at);
+    }
     if matches!(node.phase, Phase::Backoff | Phase::Suspended) {
         agree!("until", id, node.until, work.until);
     }

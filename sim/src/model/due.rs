@@ -1,7 +1,7 @@
 //! What time does. One rule of expiry: a lease lives while now < last seen + its ttl and its session is current.
 
 use super::state::{Node, Run};
-use super::{Model, Now};
+use super::{Model, Now, Step, wrong};
 use tenure_core::coordinator::WorkerKey;
 use tenure_core::coordinator::command::FailureKind;
 use tenure_core::coordinator::event::{EndCause, Event, Outcome, Return, WakeCause};
@@ -109,6 +109,36 @@ impl Model {
             .any(|kind| self.may_fail(run, node, kind, at))
     }
 
+    /// Before a command is decided, what is due on the run or node it names has fired: one path by which things expire,
+    /// whoever notices (S10).
+    pub(super) fn check_nothing_due(&self, id: RunId, named: Option<NodeIx>) -> Step {
+        let Some(run) = self.runs.get(&id.number()).filter(|run| run.id == id) else { return Ok(()) };
+        let at = self.now;
+        if run.is_open() && at >= run.deadline {
+            return Err(wrong("what is due on a run that is named fires first", "its deadline", id));
+        }
+        let whole = run.whole.as_deref().map(|whole| (NodeIx::WHOLE_RUN, whole));
+        let nodes = run.nodes.iter().enumerate().map(|(ix, node)| (NodeIx::new(ix as u32), node));
+        let is_named = |node: NodeIx| named.is_none_or(|named| node == named || node == run.grant_of(named));
+        for (node, work) in nodes.chain(whole).filter(|(node, _)| is_named(*node)) {
+            let is_own = run.grant_of(node) == node;
+            let is_due = match work.phase {
+                Phase::Backoff => at >= work.until,
+                Phase::Suspended => self.may_wake(run, node, at),
+                Phase::Ready => self.is_out_of_time(run, node, at),
+                Phase::Assigned => is_own && self.may_return(run, node, Return::TimedOut, at),
+                Phase::Claimed | Phase::Processing => {
+                    self.is_out_of_time(run, node, at) || (is_own && self.is_gone(run, work).is_some())
+                }
+                _ => false,
+            };
+            if is_due {
+                return Err(wrong("what is due on a run that is named fires first", "it fired", (id, node)));
+            }
+        }
+        Ok(())
+    }
+
     fn is_grant_gone(&self, run: &Run, node: NodeIx) -> bool {
         let grant = run.node(run.grant_of(node));
         grant.is_some_and(|work| self.is_gone(run, work).is_some())
@@ -151,7 +181,8 @@ impl Model {
         let passed = |from: Time, ms: Option<u64>| ms.is_some_and(|ms| at >= from.after_ms(ms));
         match kind {
             FailureKind::NotStartedInTime => {
-                matches!(work.phase, Phase::Ready | Phase::Assigned | Phase::Claimed)
+                let may_start = work.phase == Phase::Ready && run.status != RunStatus::Paused;
+                (may_start || matches!(work.phase, Phase::Assigned | Phase::Claimed))
                     && passed(work.ready_at, limits.ready_to_start_ms)
             }
             FailureKind::TookTooLong => {

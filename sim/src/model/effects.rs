@@ -2,7 +2,7 @@
 
 use super::{Model, Step, Wanted, wrong};
 use tenure_core::coordinator::command::Held;
-use tenure_core::coordinator::effect::{Effect, Output};
+use tenure_core::coordinator::effect::{Answer, Effect, Output};
 use tenure_core::coordinator::event::StopReason;
 use tenure_core::lifecycle::Phase;
 
@@ -46,7 +46,21 @@ impl Model {
         if let Some(missing) = self.wanted.get(next) {
             return Err(wrong("an event demands its effect", missing, "nothing"));
         }
+        self.learn_grants(out)?;
         self.check_handed(out)
+    }
+
+    fn learn_grants(&mut self, out: &Output) -> Step {
+        for effect in &out.effects {
+            match effect {
+                Effect::Offer { grant, .. } | Effect::Hand { grant, .. } => self.learn_keys(grant)?,
+                Effect::Reply { result: Ok(Answer::Polled { grants, .. }), .. } => {
+                    grants.iter().try_for_each(|grant| self.learn_keys(grant))?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// After a restart triggers are registered again, from what is stored on.

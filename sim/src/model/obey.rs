@@ -76,6 +76,7 @@ impl Model {
         if request != envelope.request {
             return Err(wrong("an answer is for the request", envelope.request, request));
         }
+        self.check_named(&envelope.command)?;
         let asked = &mut Asked { now, tenant: envelope.tenant, events, found };
         match &envelope.command {
             Command::Define { definition, hash } => self.obey_define(asked, definition, *hash),
@@ -109,6 +110,22 @@ impl Model {
             Command::Drain { worker, on } => self.obey_drain(asked, *worker, *on),
             Command::Deregister { worker, incarnation } => self.obey_deregister(asked, *worker, *incarnation),
             Command::Acknowledge { id, taken } => self.obey_acknowledge(asked, *id, *taken),
+        }
+    }
+
+    fn check_named(&self, command: &Command) -> Step {
+        match command {
+            Command::Cancel(on) | Command::Pause(on) | Command::Continue(on) | Command::Retry(on) => {
+                self.check_nothing_due(on.run, None)
+            }
+            Command::Wake { run, node } | Command::EndStream { run, node, .. } | Command::Claim { run, node, .. } => {
+                self.check_nothing_due(*run, Some(*node))
+            }
+            Command::Send(send) => self.check_nothing_due(send.run, Some(send.node)),
+            Command::Report { reports, .. } => {
+                reports.iter().try_for_each(|report| self.check_nothing_due(report.run, Some(report.node)))
+            }
+            _ => Ok(()),
         }
     }
 

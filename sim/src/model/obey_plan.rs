@@ -189,11 +189,11 @@ impl Model {
             return Ok(());
         }
         for inbox in run.inboxes_of(report.node) {
-            if inbox.closed {
-                return Err(Rejection::HandleClosed);
-            }
             let done = report.consume.iter().filter(|(at, _)| *at == inbox.handle).map(|(_, seq)| seq.get()).max();
             let settled = inbox.settled.max(done.unwrap_or(0));
+            if inbox.closed || (inbox.has_ended() && inbox.last == settled) {
+                return Err(Rejection::HandleClosed);
+            }
             if inbox.last > settled {
                 return Err(Rejection::InputWaiting { handle: inbox.handle, seq: Seq::new(settled + 1) });
             }
