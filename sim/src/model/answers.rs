@@ -9,8 +9,15 @@ use tenure_core::value::Value;
 
 impl Model {
     /// These grants, of these epochs, in this order.
-    pub(super) fn check_grants(&self, about: &str, key: WorkerKey, epochs: &[Epoch], found: &[Grant]) -> Step {
-        if epochs.len() != found.len() || epochs.iter().zip(found).any(|(epoch, grant)| *epoch != grant.epoch) {
+    pub(super) fn check_grants(
+        &self,
+        about: &str,
+        key: WorkerKey,
+        epochs: &[Epoch],
+        found: &[Grant],
+    ) -> Step {
+        if epochs.len() != found.len() || epochs.iter().zip(found).any(|(epoch, grant)| *epoch != grant.epoch)
+        {
             return Err(wrong(about, epochs, found));
         }
         found.iter().try_for_each(|grant| self.check_grant(about, key, grant))

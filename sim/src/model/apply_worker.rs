@@ -91,9 +91,9 @@ impl Model {
 
     pub(super) fn apply_lapsed(&mut self, key: WorkerKey, lease_ms: u64) {
         let Some(known) = self.workers.get(&key) else { return };
-        let lane = self.holds_of(key).filter(|(_, hold)| {
-            !hold.offered && hold.lease_ms == lease_ms && known.counts(hold)
-        });
+        let lane = self
+            .holds_of(key)
+            .filter(|(_, hold)| !hold.offered && hold.lease_ms == lease_ms && known.counts(hold));
         let lapses = lane.count() as u32;
         let Some(worker) = self.worker_mut(key) else { return };
         worker.used -= lapses;

@@ -5,8 +5,8 @@ use super::{Model, Step, wrong};
 use tenure_core::coordinator::WorkerKey;
 use tenure_core::coordinator::command::FailureKind;
 use tenure_core::coordinator::effect::Outgoing;
-use tenure_core::coordinator::rejection::Ineligible;
 use tenure_core::coordinator::event::{By, Event, Outcome, Return, StopReason};
+use tenure_core::coordinator::rejection::Ineligible;
 use tenure_core::definition::Assign;
 use tenure_core::id::*;
 use tenure_core::lifecycle::{Lifecycle, Phase, RunStatus};
@@ -28,10 +28,13 @@ impl Model {
                 let Some(run) = self.runs.get(&run.number()) else { return Ok(false) };
                 let Assign::Push { accept_ms } = run.def.work(*node).assign else { return Ok(false) };
                 let is_ready = run.node(*node).is_some_and(|work| work.phase == Phase::Ready);
-                let is_within = run.node(*node).is_some_and(|work| u64::from(work.offers) < self.limits.offers);
+                let is_within =
+                    run.node(*node).is_some_and(|work| u64::from(work.offers) < self.limits.offers);
                 Ok(is_ready && is_within && *again_at == self.now.after_ms(accept_ms))
             }
-            Event::NodeFailed { run, node, failure, retry_at: None } if failure.kind == FailureKind::NobodyLeft => {
+            Event::NodeFailed { run, node, failure, retry_at: None }
+                if failure.kind == FailureKind::NobodyLeft =>
+            {
                 let work = self.work(*run, *node);
                 Ok(work.is_some_and(|work| {
                     work.phase == Phase::Ready && u64::from(work.offers) >= self.limits.offers
@@ -79,7 +82,11 @@ impl Model {
             return Err(wrong("only pushed work is offered", "pushed work", (id, node)));
         }
         if run.status != RunStatus::Running || run.status.is_terminal() {
-            return Err(wrong("nothing of a run that does not run is offered", RunStatus::Running, run.status));
+            return Err(wrong(
+                "nothing of a run that does not run is offered",
+                RunStatus::Running,
+                run.status,
+            ));
         }
         if work.rare.as_ref().is_some_and(|rare| rare.excluded.contains(&key.worker)) {
             return Err(wrong("nobody is asked twice in a round", "another worker", key));

@@ -15,7 +15,12 @@ macro_rules! agree {
     };
 }
 
-fn differs(what: &str, id: String, expected: &impl std::fmt::Debug, found: &impl std::fmt::Debug) -> Disagreement {
+fn differs(
+    what: &str,
+    id: String,
+    expected: &impl std::fmt::Debug,
+    found: &impl std::fmt::Debug,
+) -> Disagreement {
     wrong(&format!("{what} of {id}"), expected, found)
 }
 
@@ -32,14 +37,39 @@ impl Model {
             compare_worker(worker, row)?;
             agree!("last seen", worker.key, worker.last_seen, last_seen);
         }
-        Ok(())
+        machine.rows().try_for_each(|row| self.compare_known(&row))
+    }
+
+    /// What the machine has, the model has too.
+    fn compare_known(&self, row: &Row) -> Step {
+        let is_known = match row {
+            Row::Run(row) => self.runs.contains_key(&row.head.id.number()),
+            Row::Worker(row) => self.workers.contains_key(&row.key),
+            Row::Definition(row) => self.definitions.get(row.id.get() as usize).is_some_and(|def| {
+                (def.tenant, def.version, def.hash) == (row.tenant, row.version, row.hash)
+            }),
+            Row::Alias(row) => {
+                let key = (row.tenant, row.definition.clone(), row.alias.clone());
+                self.aliases.get(&key) == Some(&row.id)
+            }
+            Row::Outbox(row) => self.debts.get(&row.id).is_some_and(|debt| {
+                (debt.tenant, debt.outgoing, debt.refused_at) == (row.tenant, row.outgoing, row.refused_at)
+            }),
+            Row::Meta(row) => row.next_epoch.get() > self.counts.last_epoch,
+            _ => true,
+        };
+        if is_known { Ok(()) } else { Err(wrong("S50: nothing is there that did not happen", "known", row)) }
     }
 
     /// A run that the machine has in memory. What ended or sleeps may be in the store alone.
     pub(super) fn compare_run(&self, run: &Run, machine: &Coordinator) -> Step {
         let Some(head) = machine.head(run.id) else {
             let may_be_away = matches!(run.status, RunStatus::Suspended) || !run.is_open();
-            return if may_be_away { Ok(()) } else { Err(wrong("S51: a live run is in memory", run.id, "no run")) };
+            return if may_be_away {
+                Ok(())
+            } else {
+                Err(wrong("S51: a live run is in memory", run.id, "no run"))
+            };
         };
         compare_head(run, head)?;
         if let Some(whole) = &run.whole {
@@ -78,7 +108,9 @@ impl Model {
                         compare_work(run, NodeIx::new(0), &run.nodes[0], found)?;
                     }
                 }
-                Row::Node(row) => compare_work(run, row.node, &run.nodes[row.node.get() as usize], &row.work)?,
+                Row::Node(row) => {
+                    compare_work(run, row.node, &run.nodes[row.node.get() as usize], &row.work)?
+                }
                 Row::Inbox(row) => {
                     let inbox = run.inbox(row.node, row.handle);
                     compare_inbox(id, inbox.ok_or_else(|| wrong("an inbox", "one", row))?, row)?;
@@ -98,6 +130,7 @@ fn compare_head(run: &Run, head: &RunHead) -> Step {
     agree!("S5: ending", run.id, run.ending, head.ending);
     agree!("S2: series", run.id, run.series, head.series.get());
     agree!("S3: version", run.id, run.version, head.version.get());
+    agree!("created_at", run.id, run.created_at, head.created_at);
     agree!("ended_at", run.id, run.ended_at, head.ended_at);
     agree!("deadline", run.id, run.deadline, head.deadline);
     agree!("input", run.id, run.input, head.input);
@@ -165,7 +198,12 @@ fn compare_inbox(run: RunId, inbox: &Inbox, row: &InboxRow) -> Step {
     agree!("S23: last seq", id, inbox.last, row.last.get());
     agree!("S26: settled", id, inbox.settled, row.settled.get());
     let (mine, found) = (inbox.has_claimed(), row.has_claimed());
-    agree!("S24: claimed", id, (mine, inbox.claimed * u64::from(mine)), (found, row.claimed_through.get() * u64::from(found)));
+    agree!(
+        "S24: claimed",
+        id,
+        (mine, inbox.claimed * u64::from(mine)),
+        (found, row.claimed_through.get() * u64::from(found))
+    );
     if mine {
         agree!("S24: claimed under", id, inbox.claim_epoch, row.claim_epoch);
     }
@@ -186,7 +224,12 @@ fn compare_messages<'a>(run: RunId, inbox: &Inbox, found: impl Iterator<Item = &
     for row in found {
         let id = (run, inbox.node, inbox.handle);
         let Some(message) = mine.next() else { return Err(wrong("S26: no message more", "none", row)) };
-        agree!("S23: message", id, (message.seq, message.id, message.value, message.cursor), (row.at.seq.get(), row.id, row.value, row.cursor));
+        agree!(
+            "S23: message",
+            id,
+            (message.seq, message.id, message.value, message.cursor),
+            (row.at.seq.get(), row.id, row.value, row.cursor)
+        );
     }
     match mine.next() {
         Some(missing) => Err(wrong("S31: no message less", missing, "none")),

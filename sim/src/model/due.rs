@@ -55,7 +55,8 @@ impl Model {
         }
         if let Event::WorkerLeft { worker } = event {
             return self.workers.get(worker).is_some_and(|known| {
-                at >= known.last_seen.after_ms(self.limits.worker_retention_ms) && self.holds_of(*worker).next().is_none()
+                at >= known.last_seen.after_ms(self.limits.worker_retention_ms)
+                    && self.holds_of(*worker).next().is_none()
             });
         }
         let Some(run) = event.run().and_then(|run| self.runs.get(&run.number())) else { return false };
@@ -68,7 +69,8 @@ impl Model {
             }
             Event::NodeReturned { node, how, .. } => self.may_return(run, *node, *how, at),
             Event::NodeCancelled { node, .. } => {
-                run.status == RunStatus::Ending && (self.is_grant_gone(run, *node) || self.is_out_of_time(run, *node, at))
+                run.status == RunStatus::Ending
+                    && (self.is_grant_gone(run, *node) || self.is_out_of_time(run, *node, at))
             }
             Event::NodeSkipped { node, .. } => {
                 let is_told = run.node(*node).is_some_and(|work| {
@@ -145,8 +147,7 @@ impl Model {
     }
 
     fn may_wake(&self, run: &Run, node: NodeIx, at: Time) -> bool {
-        run.is_open()
-            && run.node(node).is_some_and(|work| work.phase == Phase::Suspended && at >= work.until)
+        run.is_open() && run.node(node).is_some_and(|work| work.phase == Phase::Suspended && at >= work.until)
     }
 
     fn may_return(&self, run: &Run, node: NodeIx, how: Return, at: Time) -> bool {
@@ -161,9 +162,9 @@ impl Model {
             Assign::Pull => 0,
         };
         let is_silent = work.phase == Phase::Assigned
-            && work.tenure.is_some_and(|tenure| {
-                at >= tenure.assigned_at.max(self.recovered_at).after_ms(accept_ms)
-            });
+            && work
+                .tenure
+                .is_some_and(|tenure| at >= tenure.assigned_at.max(self.recovered_at).after_ms(accept_ms));
         let may_be_lost = work.losses + 1 < run.def.work(node).retry.max_losses;
         match (how, self.is_gone(run, work)) {
             (Return::TimedOut, _) => is_silent,

@@ -15,7 +15,11 @@ impl Model {
                 Effect::Offer { worker, grant } => Wanted::Offer(*worker, grant.held()),
                 Effect::Stop { worker, held, reason } => Wanted::Stop(*worker, *held, *reason),
                 Effect::Deliver { id, outgoing } => {
-                    if self.debts.get(id).is_some_and(|debt| debt.outgoing != *outgoing || debt.refused_at.is_some()) {
+                    if self
+                        .debts
+                        .get(id)
+                        .is_some_and(|debt| debt.outgoing != *outgoing || debt.refused_at.is_some())
+                    {
                         return Err(wrong("what is owed is delivered", self.debts.get(id), outgoing));
                     }
                     if self.wanted.get(next) != Some(&Wanted::Deliver(*id)) && self.debts.contains_key(id) {
@@ -29,7 +33,10 @@ impl Model {
                 }
                 Effect::RunEnded { run, outcome } => Wanted::Ended(*run, *outcome),
                 Effect::Room { run, node, handle } => Wanted::Room(*run, *node, *handle),
-                Effect::Reply { .. } | Effect::Hand { .. } | Effect::Wake { .. } | Effect::NobodyLeft { .. } => {
+                Effect::Reply { .. }
+                | Effect::Hand { .. }
+                | Effect::Wake { .. }
+                | Effect::NobodyLeft { .. } => {
                     continue;
                 }
             };
@@ -82,9 +89,9 @@ impl Model {
         for effect in &out.effects {
             let (Effect::Offer { worker, grant } | Effect::Hand { worker, grant }) = effect else { continue };
             let Some(run) = self.runs.get(&grant.run.number()) else { continue };
-            let is_still = run.node(run.grant_of(grant.node)).is_some_and(|work| {
-                work.phase.is_held() && work.epoch == grant.epoch
-            });
+            let is_still = run
+                .node(run.grant_of(grant.node))
+                .is_some_and(|work| work.phase.is_held() && work.epoch == grant.epoch);
             let is_waiting =
                 run.node(grant.node).is_some_and(|work| matches!(work.phase, Phase::Ready | Phase::Assigned));
             if is_still && is_waiting {
@@ -99,7 +106,9 @@ impl Model {
         self.check_handed(out)?;
         for effect in &out.effects {
             let is_so = match effect {
-                Effect::Offer { worker, grant } => self.holds.get(&(*worker, grant.epoch)).is_some_and(|h| h.offered),
+                Effect::Offer { worker, grant } => {
+                    self.holds.get(&(*worker, grant.epoch)).is_some_and(|h| h.offered)
+                }
                 Effect::Stop { worker, held, reason } => {
                     let Held { run, node, epoch } = *held;
                     let is_told = self.work(run, node).is_some_and(|work| work.stop == Some(*reason));
@@ -107,7 +116,9 @@ impl Model {
                     let holds = self.holds.get(&(*worker, epoch));
                     is_told && holds.is_some_and(|hold| Some(hold.node) == grant)
                 }
-                Effect::Deliver { id, .. } => self.debts.get(id).is_some_and(|debt| debt.refused_at.is_none()),
+                Effect::Deliver { id, .. } => {
+                    self.debts.get(id).is_some_and(|debt| debt.refused_at.is_none())
+                }
                 _ => true,
             };
             if !is_so {

@@ -1,7 +1,7 @@
 //! Who may have a piece of work: the hard conditions of placement (S36, S38).
 
-use super::state::{Hold, Run, Worker};
 use super::Model;
+use super::state::{Hold, Run, Worker};
 use tenure_core::coordinator::WorkerKey;
 use tenure_core::coordinator::command::WorkerSpec;
 use tenure_core::coordinator::rejection::Ineligible;
@@ -57,7 +57,9 @@ impl Model {
 
 fn misfits(requirement: &Requirement, worker: &Worker, why: &mut Vec<Ineligible>) {
     let (spec, id) = (&worker.spec, worker.key.worker);
-    if !requirement.executors.is_empty() && !requirement.executors.iter().any(|one| spec.executors.contains(one)) {
+    if !requirement.executors.is_empty()
+        && !requirement.executors.iter().any(|one| spec.executors.contains(one))
+    {
         why.push(Ineligible::Executor);
     }
     if !requirement.capabilities.iter().all(|(name, need)| has(spec, name, need)) {

@@ -248,10 +248,14 @@ impl Model {
                 (worker.last_seen, worker.last_poll) = (base, last);
             }
         }
-        let claimed: Vec<u64> = self.runs.values().filter(|run| has_claims(run)).map(|r| r.id.number()).collect();
+        let claimed: Vec<u64> =
+            self.runs.values().filter(|run| has_claims(run)).map(|r| r.id.number()).collect();
         for number in claimed {
             let run = self.runs.get_mut(&number).expect("it was just there");
-            run.inboxes.iter_mut().filter(|inbox| inbox.has_claimed()).for_each(|inbox| inbox.claimed_at = base);
+            run.inboxes
+                .iter_mut()
+                .filter(|inbox| inbox.has_claimed())
+                .for_each(|inbox| inbox.claimed_at = base);
         }
     }
 
@@ -261,7 +265,10 @@ impl Model {
             let event = &stamped.event;
             self.is_by_time = self.is_due(event, self.now, now);
             let is_lawful = self.is_by_time
-                || event.run().and_then(|run| self.runs.get(&run.number())).is_some_and(|run| run.follows(event))
+                || event
+                    .run()
+                    .and_then(|run| self.runs.get(&run.number()))
+                    .is_some_and(|run| run.follows(event))
                 || self.is_choice(event)?;
             if !is_lawful {
                 break;
@@ -274,7 +281,13 @@ impl Model {
     }
 
     /// The next event must be this one; `alike` compares what is not a label.
-    fn demand(&mut self, now: Now, events: &mut Events<'_>, about: &str, alike: impl Fn(&Event) -> bool) -> Step {
+    fn demand(
+        &mut self,
+        now: Now,
+        events: &mut Events<'_>,
+        about: &str,
+        alike: impl Fn(&Event) -> bool,
+    ) -> Step {
         match events.peek() {
             Some(stamped) if alike(&stamped.event) => {
                 events.next += 1;

@@ -64,13 +64,16 @@ impl Model {
             Command::Heartbeat(Heartbeat { worker, .. })
             | Command::Poll { worker, .. }
             | Command::Claim { worker, .. }
-            | Command::Reconcile { worker, .. } => Some(WorkerKey { tenant: envelope.tenant, worker: *worker }),
+            | Command::Reconcile { worker, .. } => {
+                Some(WorkerKey { tenant: envelope.tenant, worker: *worker })
+            }
             _ => None,
         };
         self.drain(now, events)?;
         let Some((request, found)) = reply else {
             let is_loading = out.loads.iter().any(|load| load.again.as_deref() == Some(envelope));
-            let is_answered = if is_loading { Ok(()) } else { Err(wrong("a request gets an answer", "one", out)) };
+            let is_answered =
+                if is_loading { Ok(()) } else { Err(wrong("a request gets an answer", "one", out)) };
             return is_answered;
         };
         if request != envelope.request {
@@ -118,9 +121,9 @@ impl Model {
             Command::Cancel(on) | Command::Pause(on) | Command::Continue(on) | Command::Retry(on) => {
                 self.check_nothing_due(on.run, None)
             }
-            Command::Wake { run, node } | Command::EndStream { run, node, .. } | Command::Claim { run, node, .. } => {
-                self.check_nothing_due(*run, Some(*node))
-            }
+            Command::Wake { run, node }
+            | Command::EndStream { run, node, .. }
+            | Command::Claim { run, node, .. } => self.check_nothing_due(*run, Some(*node)),
             Command::Send(send) => self.check_nothing_due(send.run, Some(send.node)),
             Command::Report { reports, .. } => {
                 reports.iter().try_for_each(|report| self.check_nothing_due(report.run, Some(report.node)))

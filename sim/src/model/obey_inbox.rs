@@ -28,7 +28,9 @@ impl Model {
         });
         let seq = match judged {
             Err(why) => return asked.refused(about, why),
-            Ok(Taken::Before(Some(seq))) => return asked.answered(about, &Answer::Appended { seq: Seq::new(seq) }),
+            Ok(Taken::Before(Some(seq))) => {
+                return asked.answered(about, &Answer::Appended { seq: Seq::new(seq) });
+            }
             Ok(Taken::Before(None)) => return asked.done(about),
             Ok(Taken::New(seq)) => Seq::new(seq),
         };
@@ -122,7 +124,8 @@ impl Model {
         let judged = self.find(asked.tenant, id).and_then(|run| {
             let inbox = inbox_of(run, node, handle)?;
             let spec = &run.def.spec.nodes[node.get() as usize].handles[usize::from(handle.get())];
-            let state = inbox.sources.get(usize::from(source)).filter(|_| usize::from(source) < spec.sources.len());
+            let state =
+                inbox.sources.get(usize::from(source)).filter(|_| usize::from(source) < spec.sources.len());
             let (stored, ended) = *state.ok_or(Rejection::UnknownSource { handle, source })?;
             match ended {
                 Some(known) if known == count => Ok(false),

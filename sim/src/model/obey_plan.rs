@@ -53,7 +53,11 @@ impl Model {
             }
             Then::Fail { .. } if is_stopped(run, work) && work.phase.is_held() && !node.is_whole_run() => {
                 if work.phase != Phase::Processing {
-                    events.push(Event::NodeStarted { run: id, node, attempt: Attempt::new(work.attempt + 1) });
+                    events.push(Event::NodeStarted {
+                        run: id,
+                        node,
+                        attempt: Attempt::new(work.attempt + 1),
+                    });
                 }
                 if let Then::Fail { poison: Some((handle, seq)), .. } = &report.then {
                     events.extend(self.plan_poison(run, report, *handle, *seq)?);
@@ -75,10 +79,13 @@ impl Model {
         let mut why = self.unfit(run, node, key);
         // The offer itself gives up its place under the run's key.
         if self.full_key(run).is_some_and(|limit| {
-            let held = run.concurrency.map_or(0, |one| self.under.get(&(run.tenant, one.key)).copied().unwrap_or(0));
+            let held =
+                run.concurrency.map_or(0, |one| self.under.get(&(run.tenant, one.key)).copied().unwrap_or(0));
             held.saturating_sub(1) < limit
         }) {
-            why.retain(|why| !matches!(why, tenure_core::coordinator::rejection::Ineligible::ConcurrencyKey { .. }));
+            why.retain(|why| {
+                !matches!(why, tenure_core::coordinator::rejection::Ineligible::ConcurrencyKey { .. })
+            });
         }
         if let Some(why) = why.first() {
             return Err(Rejection::NotEligible { why: *why });
@@ -105,7 +112,9 @@ impl Model {
         if !(work.phase == Phase::Processing || (may_begin && is_held && begins)) {
             return Err(Rejection::WrongPhase { phase: work.phase });
         }
-        if node.is_whole_run() && !matches!(report.then, Then::Start | Then::Progress { .. } | Then::Checkpoint { .. }) {
+        if node.is_whole_run()
+            && !matches!(report.then, Then::Start | Then::Progress { .. } | Then::Checkpoint { .. })
+        {
             return Err(Rejection::WrongPhase { phase: work.phase });
         }
         if may_begin {
@@ -124,7 +133,9 @@ impl Model {
             Then::Progress { step, total } => {
                 events.push(Event::NodeProgressed { run: id, node, step: *step, total: *total });
             }
-            Then::Checkpoint { state } => events.push(Event::NodeCheckpointed { run: id, node, state: *state }),
+            Then::Checkpoint { state } => {
+                events.push(Event::NodeCheckpointed { run: id, node, state: *state })
+            }
             Then::Complete { output } => events.push(Event::NodeCompleted { run: id, node, output: *output }),
             Then::Fail { failure, poison } => {
                 if let Some((handle, seq)) = poison {
@@ -177,19 +188,24 @@ impl Model {
 
     fn plan_suspend(&self, run: RunId, node: NodeIx, suspension: &Suspension) -> Event {
         let after = suspension.after_ms.map_or(Time::NEVER, |ms| self.now.after_ms(ms));
-        let wall = suspension.at_wall.map_or(Time::NEVER, |wall| {
-            self.now.after_ms(wall.saturating_sub(self.wall))
-        });
+        let wall =
+            suspension.at_wall.map_or(Time::NEVER, |wall| self.now.after_ms(wall.saturating_sub(self.wall)));
         Event::NodeSuspended { run, node, suspension: Box::new(suspension.clone()), wake_at: after.min(wall) }
     }
 
     /// S30: nothing it would wait for has already arrived.
-    fn check_nothing_waits(&self, run: &Run, report: &Report, suspension: &Suspension) -> Result<(), Rejection> {
+    fn check_nothing_waits(
+        &self,
+        run: &Run,
+        report: &Report,
+        suspension: &Suspension,
+    ) -> Result<(), Rejection> {
         if !suspension.on_message {
             return Ok(());
         }
         for inbox in run.inboxes_of(report.node) {
-            let done = report.consume.iter().filter(|(at, _)| *at == inbox.handle).map(|(_, seq)| seq.get()).max();
+            let done =
+                report.consume.iter().filter(|(at, _)| *at == inbox.handle).map(|(_, seq)| seq.get()).max();
             let settled = inbox.settled.max(done.unwrap_or(0));
             if inbox.closed || (inbox.has_ended() && inbox.last == settled) {
                 return Err(Rejection::HandleClosed);
@@ -225,7 +241,8 @@ impl Model {
         for sending in &report.sends {
             match *sending {
                 Sending::Stream { edge, n, value } => {
-                    let streams = &run.def.links.get(node.get() as usize).map_or(&[][..], |links| &links.streams);
+                    let streams =
+                        &run.def.links.get(node.get() as usize).map_or(&[][..], |links| &links.streams);
                     let stream =
                         *streams.get(usize::from(edge)).ok_or(Rejection::UnknownEdge { node, edge })?;
                     events.extend(self.plan_stream(run, stream, n, value, &mut sent)?);
@@ -300,9 +317,10 @@ fn is_stopped(run: &Run, work: &Node) -> bool {
 /// Equal in all that is not a label: digests, epochs of new grants, and the instant of a retry within its bounds.
 pub(super) fn alike(model: &Model, expected: &Event, found: &Event) -> bool {
     match (expected, found) {
-        (Event::ReportTaken { run, node, epoch, .. }, Event::ReportTaken { run: r, node: n, epoch: e, .. }) => {
-            (run, node, epoch) == (r, n, e)
-        }
+        (
+            Event::ReportTaken { run, node, epoch, .. },
+            Event::ReportTaken { run: r, node: n, epoch: e, .. },
+        ) => (run, node, epoch) == (r, n, e),
         (
             Event::NodeAssigned { run, node, worker, by, .. },
             Event::NodeAssigned { run: r, node: n, worker: w, by: b, .. },

@@ -5,10 +5,10 @@ use super::obey_inbox::{Taken, inbox_of};
 use super::obey_plan::alike;
 use super::{Model, Node, Run, Spread, Step, wrong};
 use std::hash::{Hash, Hasher};
+use tenure_core::coordinator::WorkerKey;
 use tenure_core::coordinator::command::{Report, Then};
 use tenure_core::coordinator::effect::{Answer, Reported};
 use tenure_core::coordinator::event::{Event, LateResult, Outcome, StopReason};
-use tenure_core::coordinator::WorkerKey;
 use tenure_core::coordinator::rejection::{Ineligible, Rejection};
 use tenure_core::id::*;
 use tenure_core::lifecycle::{Phase, RunStatus};
@@ -128,19 +128,24 @@ impl Model {
 
     /// An offer may be passed on only to who may have it; which of several reasons is named is the machine's choice, and
     /// so is whether a silence was noticed that no pulse has brought to light.
-    fn is_unfit_delegate(&self, asked: &Asked<'_, '_>, report: &Report, found: &Result<Reported, Rejection>) -> bool {
+    fn is_unfit_delegate(
+        &self,
+        asked: &Asked<'_, '_>,
+        report: &Report,
+        found: &Result<Reported, Rejection>,
+    ) -> bool {
         let (Then::Delegate { to }, Err(Rejection::NotEligible { why })) = (&report.then, found) else {
             return false;
         };
         let Ok(run) = self.find(asked.tenant, report.run) else { return false };
         let key = WorkerKey { tenant: asked.tenant, worker: *to };
         let Some(worker) = self.workers.get(&key) else { return false };
-        let is_offered = run.node(report.node).is_some_and(|work| {
-            work.phase == Phase::Assigned && work.epoch == report.epoch
-        });
+        let is_offered = run
+            .node(report.node)
+            .is_some_and(|work| work.phase == Phase::Assigned && work.epoch == report.epoch);
         let is_silent = self.now >= worker.last_seen.after_ms(self.limits.stale_ms);
-        let is_true = self.unfit(run, report.node, key).contains(why)
-            || (*why == Ineligible::Unhealthy && is_silent);
+        let is_true =
+            self.unfit(run, report.node, key).contains(why) || (*why == Ineligible::Unhealthy && is_silent);
         is_offered && is_true
     }
 
@@ -224,16 +229,19 @@ impl Model {
 
     /// S32: same attempt and epoch, same content: the first answer. Other content: a conflict.
     fn judge_repeat(&self, run: &Run, work: &Node, report: &Report) -> Option<Judged> {
-        let is_conflict = |is_it: bool| {
-            is_it.then_some(Judged::Refused(Rejection::ReportConflict { epoch: report.epoch }))
-        };
+        let is_conflict =
+            |is_it: bool| is_it.then_some(Judged::Refused(Rejection::ReportConflict { epoch: report.epoch }));
         // Under the lease of a whole run, a report that names no attempt speaks of one that is on or may begin.
         let is_part = run.grant_of(report.node) != report.node;
         let names = |attempt: u32| match report.attempt {
             Some(named) => named.get() == attempt,
             None => !is_part || !matches!(work.phase, Phase::Ready | Phase::Processing),
         };
-        if work.phase == Phase::Completed && !report.node.is_whole_run() && work.epoch == report.epoch && names(work.attempt) {
+        if work.phase == Phase::Completed
+            && !report.node.is_whole_run()
+            && work.epoch == report.epoch
+            && names(work.attempt)
+        {
             return match &report.then {
                 Then::Complete { output } if *output == work.output => Some(Judged::Repeat),
                 Then::Start => Some(Judged::Repeat),
@@ -365,7 +373,8 @@ const fn ends_unstarted(then: &Then) -> bool {
 fn stopping(run: &Run, node: NodeIx) -> Option<StopReason> {
     let told = |node: NodeIx| run.node(node).and_then(|work| work.stop);
     let reason = told(node).or_else(|| told(run.grant_of(node)));
-    let is_ending = run.status == RunStatus::Ending && run.ending.is_some_and(|end| end.0 != Outcome::Completed);
+    let is_ending =
+        run.status == RunStatus::Ending && run.ending.is_some_and(|end| end.0 != Outcome::Completed);
     match reason {
         Some(StopReason::RunEnding | StopReason::NotNeeded) => reason,
         _ if is_ending => Some(StopReason::RunEnding),

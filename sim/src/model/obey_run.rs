@@ -71,7 +71,8 @@ impl Model {
         if known == Some(&id) {
             return asked.done(about);
         }
-        let others = self.aliases.keys().filter(|(whose, of, _)| *whose == tenant && of == name).count() as u64;
+        let others =
+            self.aliases.keys().filter(|(whose, of, _)| *whose == tenant && of == name).count() as u64;
         if known.is_none() && others >= self.limits.aliases {
             let max = self.limits.aliases;
             return asked.refused(about, Rejection::LimitReached { limit: LimitName::Aliases, max });

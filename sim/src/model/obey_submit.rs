@@ -20,7 +20,9 @@ impl Model {
             return asked.refused("bad input is refused with what was wrong", why);
         }
         if let Some(key) = submit.key {
-            if let Some(run) = self.keys.get(&(asked.tenant, key.key)).and_then(|number| self.runs.get(number)) {
+            if let Some(run) =
+                self.keys.get(&(asked.tenant, key.key)).and_then(|number| self.runs.get(number))
+            {
                 if run.key.is_some_and(|known| known.fingerprint != key.fingerprint) {
                     return asked.refused(about, Rejection::KeyConflict { run: run.id });
                 }
@@ -76,24 +78,34 @@ impl Model {
         asked.answered(about, &Answer::Submitted { run: id, held })
     }
 
-    fn claim_of_creator(&mut self, asked: &mut Asked<'_, '_>, submit: &Submit, id: RunId) -> Step<Option<Held>> {
+    fn claim_of_creator(
+        &mut self,
+        asked: &mut Asked<'_, '_>,
+        submit: &Submit,
+        id: RunId,
+    ) -> Step<Option<Held>> {
         let about = "the creator takes the first piece of work if it can";
         let Some((worker, _)) = submit.claim else { return Ok(None) };
         let key = WorkerKey { tenant: asked.tenant, worker };
         let run = self.runs.get(&id.number()).ok_or_else(|| wrong(about, "a run", id))?;
-        let mut ready = (0..run.nodes.len() as u32).map(NodeIx::new).chain([NodeIx::WHOLE_RUN]).filter(|node| {
-            run.grant_of(*node) == *node && run.node(*node).is_some_and(|work| work.phase == Phase::Ready)
-        });
+        let mut ready =
+            (0..run.nodes.len() as u32).map(NodeIx::new).chain([NodeIx::WHOLE_RUN]).filter(|node| {
+                run.grant_of(*node) == *node && run.node(*node).is_some_and(|work| work.phase == Phase::Ready)
+            });
         // A creator that submits lives, though it may not have been heard of.
         let can = |node: &NodeIx| self.unfit(run, *node, key).is_empty();
         let Some(node) = ready.find(can) else { return Ok(None) };
         let silent_ms = self.workers.get(&key).map_or(0, |worker| self.now.since(worker.last_seen));
-        if silent_ms >= self.limits.stale_ms && matches!(asked.found, Ok(Answer::Submitted { held: None, .. })) {
+        if silent_ms >= self.limits.stale_ms
+            && matches!(asked.found, Ok(Answer::Submitted { held: None, .. }))
+        {
             // Its silence may have been noticed in a pulse that did not get through.
             return Ok(None);
         }
         let mut epoch = None;
-        if let Some(Event::NodeClaimed { epoch: minted, .. }) = asked.events.peek().map(|stamped| &stamped.event) {
+        if let Some(Event::NodeClaimed { epoch: minted, .. }) =
+            asked.events.peek().map(|stamped| &stamped.event)
+        {
             epoch = Some(*minted);
         }
         self.demand(asked.now, asked.events, about, |event| {
@@ -166,4 +178,3 @@ impl Model {
         if current == presented { Ok(()) } else { Err(Rejection::StaleIncarnation { current, presented }) }
     }
 }
-

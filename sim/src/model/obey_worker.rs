@@ -17,7 +17,11 @@ impl Model {
     fn life(&self, key: WorkerKey, presented: Incarnation) -> Result<&Worker, Rejection> {
         let worker = self.workers.get(&key).ok_or(Rejection::UnknownWorker { worker: key.worker })?;
         let current = worker.incarnation;
-        if current == presented { Ok(worker) } else { Err(Rejection::StaleIncarnation { current, presented }) }
+        if current == presented {
+            Ok(worker)
+        } else {
+            Err(Rejection::StaleIncarnation { current, presented })
+        }
     }
 
     /// A sign of life renews everything the worker holds. It is volatile: no row, no journal.
@@ -118,7 +122,8 @@ impl Model {
         let expected: Vec<Held> = held.iter().filter(|held| !is_live(held)).copied().collect();
         super::same(about, &expected, lost)?;
         let knows = |epoch: Epoch, hold: &super::Hold| {
-            held.iter().any(|held| held.epoch == epoch && held.node == hold.node && held.run.number() == hold.run)
+            held.iter()
+                .any(|held| held.epoch == epoch && held.node == hold.node && held.run.number() == hold.run)
         };
         let unknown: Vec<Epoch> =
             self.live(key).filter(|(epoch, hold)| !knows(*epoch, hold)).map(|(epoch, _)| epoch).collect();
@@ -206,7 +211,8 @@ impl Model {
     ) -> Step {
         let about = "work may be claimed by name";
         let key = WorkerKey { tenant: asked.tenant, worker };
-        let judged = self.life(key, incarnation).and_then(|worker| self.find(asked.tenant, id).map(|_| worker));
+        let judged =
+            self.life(key, incarnation).and_then(|worker| self.find(asked.tenant, id).map(|_| worker));
         let last = match judged {
             Err(why) => return asked.refused(about, why),
             Ok(worker) => worker.last_poll,
@@ -292,7 +298,8 @@ impl Model {
         while let Some(stamped) = asked.events.peek() {
             match &stamped.event {
                 Event::WorkerLeft { worker } if *worker == key => break,
-                Event::NodeReturned { run, node, how: Return::Deregistered } if self.is_his(key, *run, *node) => {}
+                Event::NodeReturned { run, node, how: Return::Deregistered }
+                    if self.is_his(key, *run, *node) => {}
                 Event::NodeCancelled { run, node } | Event::NodeSkipped { run, node }
                     if self.is_his(key, *run, *node) && self.is_stopping(*run, *node) => {}
                 event => {
@@ -321,7 +328,9 @@ impl Model {
         let Some(run) = self.runs.get(&id.number()) else { return false };
         let Some(grant) = run.node(run.grant_of(node)) else { return false };
         let is_at_work = run.node(node).is_some_and(|work| work.phase.is_held());
-        is_at_work && run.tenant == key.tenant && grant.tenure.is_some_and(|tenure| tenure.worker == key.worker)
+        is_at_work
+            && run.tenant == key.tenant
+            && grant.tenure.is_some_and(|tenure| tenure.worker == key.worker)
     }
 
     pub(super) fn obey_acknowledge(&mut self, asked: &mut Asked<'_, '_>, id: OutboxId, taken: bool) -> Step {

@@ -26,10 +26,7 @@ impl Run {
 
     /// S15, S20: it waits, and nothing it waits for is missing.
     pub(super) fn may_begin(&self, ix: usize) -> bool {
-        self.is_open()
-            && self.nodes[ix].phase == Phase::Waiting
-            && self.is_joined(ix)
-            && self.is_fed(ix)
+        self.is_open() && self.nodes[ix].phase == Phase::Waiting && self.is_joined(ix) && self.is_fed(ix)
     }
 
     /// It can no longer run: too few predecessors can still complete, or who should feed it failed.
@@ -136,12 +133,12 @@ impl Run {
             return None;
         }
         if self.status == RunStatus::Ending {
-            return (self.grant_of(node) == node && self.ending.is_some_and(|end| end.0 != Outcome::Completed))
-                .then_some(StopReason::RunEnding);
+            return (self.grant_of(node) == node
+                && self.ending.is_some_and(|end| end.0 != Outcome::Completed))
+            .then_some(StopReason::RunEnding);
         }
         let ix = node.get() as usize;
-        (self.is_open() && !node.is_whole_run() && self.is_useless(ix))
-            .then_some(StopReason::NotNeeded)
+        (self.is_open() && !node.is_whole_run() && self.is_useless(ix)).then_some(StopReason::NotNeeded)
     }
 
     /// It is ended with its run, by nobody's leave.
@@ -274,8 +271,7 @@ impl Run {
     /// S31: put aside after too many deliveries, or because its node completed without it.
     pub(super) fn must_bury(&self, node: NodeIx, handle: HandleIx) -> bool {
         let (Some(work), Some(inbox)) = (self.node(node), self.inbox(node, handle)) else { return false };
-        let most =
-            self.def.spec.nodes[node.get() as usize].handles[usize::from(handle.get())].max_deliveries;
+        let most = self.def.spec.nodes[node.get() as usize].handles[usize::from(handle.get())].max_deliveries;
         inbox.last > inbox.settled
             && !inbox.has_claimed()
             && (work.phase == Phase::Completed || inbox.deliveries >= most)
@@ -286,9 +282,10 @@ impl Run {
         let to = node.get() as usize;
         let is_fed_by = |from: &usize| {
             self.nodes[*from].phase == Phase::Completed
-                && self.def.links[*from].streams.iter().any(|stream| {
-                    stream.to == to && stream.handle == handle.get() && stream.source == source
-                })
+                && self.def.links[*from]
+                    .streams
+                    .iter()
+                    .any(|stream| stream.to == to && stream.handle == handle.get() && stream.source == source)
         };
         let feeders = &self.def.links.get(to)?.feeders;
         let (stored, ended) = *self.inbox(node, handle)?.sources.get(usize::from(source))?;
@@ -357,7 +354,9 @@ pub(super) fn left_undone(run: &Run) -> Option<(&'static str, NodeIx)> {
         if run.must_cancel(node) {
             return Some(("S5: what is not held is cancelled with its run", node));
         }
-        if run.whole.as_ref().is_some_and(|whole| !whole.phase.is_held()) && run.nodes[ix].phase == Phase::Processing {
+        if run.whole.as_ref().is_some_and(|whole| !whole.phase.is_held())
+            && run.nodes[ix].phase == Phase::Processing
+        {
             return Some(("S6: nodes leave their worker with the run they are part of", node));
         }
         if run.must_wake(node) {

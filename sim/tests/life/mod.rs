@@ -7,8 +7,10 @@
 mod common_definitions;
 #[path = "../../../core/tests/common/draw.rs"]
 mod draw;
+mod lies;
 
 pub use draw::Draw;
+pub use lies::LIES;
 
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::Coordinator;
@@ -206,7 +208,7 @@ impl World {
         if let Some(lie) = &mut self.lie
             && lie(&input, &mut out)
         {
-            (self.lie, self.lied) = (None, true);
+            (self.lie, self.lied, self.last) = (None, true, told(self.now, &input, &out));
         }
         self.events += out.audit.len() as u64;
         if self.tells {
