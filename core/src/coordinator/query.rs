@@ -78,6 +78,38 @@ pub struct InboxView {
     pub cursor: Option<u64>,
 }
 
+/// A run as it is in memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Resident<'a>(&'a Run);
+
+impl<'a> Resident<'a> {
+    /// What is kept of it.
+    pub fn head(self) -> &'a RunHead {
+        &self.0.head
+    }
+
+    /// One of its nodes, or the run as one piece of work.
+    pub fn work(self, node: NodeIx) -> Option<&'a Work> {
+        let is_there = if node.is_whole_run() {
+            self.0.work_ixs().any(|known| known == node)
+        } else {
+            node.index() < self.0.nodes.as_slice().len()
+        };
+        is_there.then(|| self.0.work(node))
+    }
+
+    /// An inbox, and its messages that are not settled.
+    pub fn inbox(
+        self,
+        node: NodeIx,
+        handle: HandleIx,
+    ) -> Option<(&'a InboxRow, impl Iterator<Item = &'a MessageRow>)> {
+        let mut inboxes = self.0.inboxes.iter();
+        let inbox = inboxes.find(|inbox| inbox.row.node == node && inbox.row.handle == handle)?;
+        Some((&inbox.row, inbox.messages.iter()))
+    }
+}
+
 /// Which runs to list.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RunFilter {
@@ -176,28 +208,9 @@ impl Coordinator {
         Some(RunView { head: run.head.clone(), status: run.head.status, recovering, nodes, output })
     }
 
-    /// What is kept of a run itself, if it is in memory.
-    pub fn head(&self, run: RunId) -> Option<&RunHead> {
-        self.state.run(run).map(|run| &run.head)
-    }
-
-    /// A piece of work of a run that is in memory.
-    pub fn work(&self, run: RunId, node: NodeIx) -> Option<&Work> {
-        let run = self.state.run(run)?;
-        let is_there = run.work_ixs().any(|known| known == node);
-        is_there.then(|| run.work(node))
-    }
-
-    /// An inbox of a run that is in memory, and its messages that are not settled.
-    pub fn inbox(
-        &self,
-        run: RunId,
-        node: NodeIx,
-        handle: HandleIx,
-    ) -> Option<(&InboxRow, impl Iterator<Item = &MessageRow>)> {
-        let inboxes = &self.state.run(run)?.inboxes;
-        let inbox = inboxes.iter().find(|inbox| inbox.row.node == node && inbox.row.handle == handle)?;
-        Some((&inbox.row, inbox.messages.iter()))
+    /// A run as it is in memory, to be looked at without a copy.
+    pub fn resident(&self, run: RunId) -> Option<Resident<'_>> {
+        self.state.run(run).map(Resident)
     }
 
     /// What is kept of a worker, and when it was last heard of.

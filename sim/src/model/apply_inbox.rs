@@ -56,12 +56,7 @@ impl Model {
                 Ok(())
             }
             Event::StreamEnded { run, node, handle, source, count } => {
-                let inbox = self.inbox_of(*run, *node, *handle)?;
-                let Some(state) = inbox.sources.get_mut(usize::from(*source)) else {
-                    return Err(wrong("S27: a source is declared", "a source", source));
-                };
-                state.1 = Some(*count);
-                Ok(())
+                self.inbox_of(*run, *node, *handle)?.end(*source, *count)
             }
             Event::HandleClosed { run, node, handle } => {
                 self.inbox_of(*run, *node, *handle)?.closed = true;
@@ -91,6 +86,16 @@ impl Model {
         self.runs.get(&run.number()).map_or(0, |run| {
             run.def.spec.nodes[node.get() as usize].handles[usize::from(handle.get())].capacity
         })
+    }
+}
+
+impl Inbox {
+    fn end(&mut self, source: u16, count: u64) -> Step {
+        let Some(state) = self.sources.get_mut(usize::from(source)) else {
+            return Err(wrong("S27: a source is declared", "a source", source));
+        };
+        state.1 = Some(count);
+        Ok(())
     }
 }
 

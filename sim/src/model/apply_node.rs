@@ -34,18 +34,6 @@ impl Model {
                 }
                 Ok(())
             }
-            Event::NodeProgressed { run, node, step, total } => {
-                let work = self.work_mut(*run, *node)?;
-                work.moved_at = at;
-                work.rare().progress = Some((*step, *total));
-                Ok(())
-            }
-            Event::NodeCheckpointed { run, node, state } => {
-                let work = self.work_mut(*run, *node)?;
-                work.moved_at = at;
-                work.rare().state = Some(*state);
-                Ok(())
-            }
             Event::NodeCompleted { run, node, output } => {
                 self.want_stop_of_whole(*run, *node, StopReason::NotNeeded);
                 self.let_go(run.number(), *node)?;
@@ -79,11 +67,11 @@ impl Model {
                 self.work_mut(*run, *node)?.stop = Some(*reason);
                 Ok(())
             }
-            _ => self.apply_sleep(at, event),
+            _ => self.apply_rest(at, event),
         }
     }
 
-    fn apply_sleep(&mut self, at: Time, event: &Event) -> Step {
+    fn apply_rest(&mut self, at: Time, event: &Event) -> Step {
         match event {
             Event::NodeSuspended { run, node, suspension, wake_at } => {
                 self.let_go(run.number(), *node)?;
@@ -93,6 +81,18 @@ impl Model {
                 let rare = work.rare();
                 rare.state = Some(suspension.state);
                 rare.suspension = Some((**suspension).clone());
+                Ok(())
+            }
+            Event::NodeProgressed { run, node, step, total } => {
+                let work = self.work_mut(*run, *node)?;
+                work.moved_at = at;
+                work.rare().progress = Some((*step, *total));
+                Ok(())
+            }
+            Event::NodeCheckpointed { run, node, state } => {
+                let work = self.work_mut(*run, *node)?;
+                work.moved_at = at;
+                work.rare().state = Some(*state);
                 Ok(())
             }
             Event::NodePostponed { run, node, wake_at } => {

@@ -63,7 +63,7 @@ impl Model {
 
     /// A run that the machine has in memory. What ended or sleeps may be in the store alone.
     pub(super) fn compare_run(&self, run: &Run, machine: &Coordinator) -> Step {
-        let Some(head) = machine.head(run.id) else {
+        let Some(found) = machine.resident(run.id) else {
             let may_be_away = matches!(run.status, RunStatus::Suspended) || !run.is_open();
             return if may_be_away {
                 Ok(())
@@ -71,20 +71,20 @@ impl Model {
                 Err(wrong("S51: a live run is in memory", run.id, "no run"))
             };
         };
-        compare_head(run, head)?;
+        compare_head(run, found.head())?;
         if let Some(whole) = &run.whole {
-            let found = machine.work(run.id, NodeIx::WHOLE_RUN);
-            let found = found.ok_or_else(|| wrong("a run held as one", run.id, "no whole"))?;
-            compare_work(run, NodeIx::WHOLE_RUN, whole, found)?;
+            let work = found.work(NodeIx::WHOLE_RUN);
+            let work = work.ok_or_else(|| wrong("a run held as one", run.id, "no whole"))?;
+            compare_work(run, NodeIx::WHOLE_RUN, whole, work)?;
         }
         for (ix, node) in run.nodes.iter().enumerate() {
             let at = NodeIx::new(ix as u32);
-            let found = machine.work(run.id, at).ok_or_else(|| wrong("a node", (run.id, at), "no node"))?;
-            compare_work(run, at, node, found)?;
+            let work = found.work(at).ok_or_else(|| wrong("a node", (run.id, at), "no node"))?;
+            compare_work(run, at, node, work)?;
         }
         for inbox in &run.inboxes {
-            let found = machine.inbox(run.id, inbox.node, inbox.handle);
-            let (row, messages) = found.ok_or_else(|| wrong("an inbox", run.id, "no inbox"))?;
+            let (row, messages) =
+                found.inbox(inbox.node, inbox.handle).ok_or_else(|| wrong("an inbox", run.id, "no inbox"))?;
             compare_inbox(run.id, inbox, row)?;
             compare_messages(run.id, inbox, messages)?;
         }

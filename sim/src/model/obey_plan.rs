@@ -237,7 +237,7 @@ impl Model {
         }
         let mut sent: Vec<((NodeIx, HandleIx), u64)> = Vec::new();
         let mut owed = self.counts.next_outbox;
-        let mut debts = self.debts.values().filter(|debt| debt.refused_at.is_none()).count() as u64;
+        let mut debts = None;
         for sending in &report.sends {
             match *sending {
                 Sending::Stream { edge, n, value } => {
@@ -249,11 +249,13 @@ impl Model {
                 }
                 Sending::Run { run: to, node, handle, id: message, value } => {
                     self.check_value(&value)?;
-                    if debts >= self.limits.outbox {
+                    let is_open = |debt: &&super::Debt| debt.refused_at.is_none();
+                    let owing = debts.unwrap_or_else(|| self.debts.values().filter(is_open).count() as u64);
+                    if owing >= self.limits.outbox {
                         let (limit, max) = (LimitName::Outbox, self.limits.outbox);
                         return Err(Rejection::LimitReached { limit, max });
                     }
-                    debts += 1;
+                    debts = Some(owing + 1);
                     let outgoing = Outgoing::Message { from: id, run: to, node, handle, id: message, value };
                     let number = OutboxId::new(owed.unwrap_or(0));
                     owed = owed.map(|next| next + 1);

@@ -27,7 +27,9 @@ impl Model {
     /// A sign of life renews everything the worker holds. It is volatile: no row, no journal.
     fn hear(&mut self, key: WorkerKey) -> Step<Session> {
         let now = self.now;
-        if let Some((epoch, _)) = self.live(key).find(|(_, hold)| self.may_lapse(key, hold.lease_ms, now)) {
+        let last_seen = self.workers.get(&key).map_or(now, |worker| worker.last_seen);
+        let is_late = |hold: &super::Hold| now >= last_seen.after_ms(hold.lease_ms);
+        if let Some((epoch, _)) = self.live(key).find(|(_, hold)| is_late(hold)) {
             return Err(wrong("S9: what expired lapses before its worker is heard", "a lapse", epoch));
         }
         Ok(self.workers.get_mut(&key).map_or(Session::new(0), |worker| {

@@ -35,7 +35,7 @@ impl Run {
         let lost = |node: &usize| self.nodes[*node].is_over() && self.nodes[*node].phase != Phase::Completed;
         let possible = links.preds.iter().filter(|pred| !lost(pred)).count();
         (self.nodes[ix].phase == Phase::Waiting && possible < links.need)
-            || (!self.nodes[ix].is_over() && links.feeders.iter().any(|feeder| lost(feeder)))
+            || (!self.nodes[ix].is_over() && links.feeders.iter().any(lost))
     }
 
     /// Nobody needs what it would make: every join behind it has fired or never will.
@@ -150,8 +150,7 @@ impl Run {
         let grant = self.grant_of(node);
         let is_held = is_kept(work);
         if grant == node {
-            let is_done = self.ending.is_some_and(|end| end.0 == Outcome::Completed);
-            return !is_held && !(is_done && node.is_whole_run() && is_held);
+            return !is_held;
         }
         !is_held || self.node(grant).is_none_or(|whole| !whole.is_claimed())
     }
