@@ -123,12 +123,10 @@ impl Model {
         };
         let expected: Vec<Held> = held.iter().filter(|held| !is_live(held)).copied().collect();
         super::same(about, &expected, lost)?;
-        let knows = |epoch: Epoch, hold: &super::Hold| {
-            held.iter()
-                .any(|held| held.epoch == epoch && held.node == hold.node && held.run.number() == hold.run)
-        };
+        // By its epoch: whoever speaks of a node of a whole run knows of the run.
+        let knows = |epoch: Epoch| held.iter().any(|held| held.epoch == epoch);
         let unknown: Vec<Epoch> =
-            self.live(key).filter(|(epoch, hold)| !knows(*epoch, hold)).map(|(epoch, _)| epoch).collect();
+            self.live(key).map(|(epoch, _)| epoch).filter(|epoch| !knows(*epoch)).collect();
         self.check_grants(about, key, &unknown, missed)
     }
 
