@@ -3,7 +3,7 @@
 use super::Coordinator;
 use super::command::Failure;
 use super::event::{EndCause, Outcome, WakeCause};
-use super::row::{Assignment, RunHead, Work};
+use super::row::{Assignment, InboxRow, MessageRow, RunHead, Work, WorkerRow};
 use super::state::{Run, WorkerKey};
 use crate::definition::{Definition, Name, Requirement};
 use crate::id::*;
@@ -76,6 +76,38 @@ pub struct InboxView {
     pub closed: bool,
     /// Cursor of the last input settled.
     pub cursor: Option<u64>,
+}
+
+/// A run as it is in memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Resident<'a>(&'a Run);
+
+impl<'a> Resident<'a> {
+    /// What is kept of it.
+    pub fn head(self) -> &'a RunHead {
+        &self.0.head
+    }
+
+    /// One of its nodes, or the run as one piece of work.
+    pub fn work(self, node: NodeIx) -> Option<&'a Work> {
+        let is_there = if node.is_whole_run() {
+            self.0.work_ixs().any(|known| known == node)
+        } else {
+            node.index() < self.0.nodes.as_slice().len()
+        };
+        is_there.then(|| self.0.work(node))
+    }
+
+    /// An inbox, and its messages that are not settled.
+    pub fn inbox(
+        self,
+        node: NodeIx,
+        handle: HandleIx,
+    ) -> Option<(&'a InboxRow, impl Iterator<Item = &'a MessageRow>)> {
+        let mut inboxes = self.0.inboxes.iter();
+        let inbox = inboxes.find(|inbox| inbox.row.node == node && inbox.row.handle == handle)?;
+        Some((&inbox.row, inbox.messages.iter()))
+    }
 }
 
 /// Which runs to list.
@@ -174,6 +206,16 @@ impl Coordinator {
         let output = exits.map(|exit| (*exit, run.work(*exit).output)).collect();
         let recovering = run.work_ixs().any(|node| self.is_unheard(run, node));
         Some(RunView { head: run.head.clone(), status: run.head.status, recovering, nodes, output })
+    }
+
+    /// A run as it is in memory, to be looked at without a copy.
+    pub fn resident(&self, run: RunId) -> Option<Resident<'_>> {
+        self.state.run(run).map(Resident)
+    }
+
+    /// What is kept of a worker, and when it was last heard of.
+    pub fn worker_row(&self, key: WorkerKey) -> Option<(&WorkerRow, Time)> {
+        self.state.workers.get(key).map(|worker| (&worker.row, worker.last_seen))
     }
 
     fn is_unheard(&self, run: &Run, node: NodeIx) -> bool {
