@@ -36,4 +36,5 @@ pub mod worker;
 pub mod world;
 
 mod faults;
+mod line;
 mod sightings;

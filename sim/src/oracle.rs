@@ -2,6 +2,7 @@
 //! durable and what was written outside against each other. They only look, and they are never switched off.
 
 use crate::client::Answered;
+use crate::line::{Modelled as Model, Models};
 use crate::packet::{Proc, Reply, What};
 use crate::server::Server;
 use crate::situation::{Situation, Situations};
@@ -38,6 +39,7 @@ pub(crate) fn broken(number: &'static str, facts: String) -> Violation {
 pub struct Oracles {
     partitions: usize,
     watchers: Vec<Watcher>,
+    models: Models,
     /// Under whom each batch was applied, per partition.
     appliers: Vec<Vec<Ownership>>,
     /// Every fencing number that left, with what it was for (S7).
@@ -88,6 +90,7 @@ struct Watcher {
 /// Watches one input of one Shard.
 pub(crate) struct Eye<'a> {
     watcher: &'a mut Watcher,
+    model: Option<&'a mut Model>,
     situations: &'a mut Situations,
     tables: &'a mut Tables,
     events: &'a mut u64,
@@ -103,6 +106,7 @@ impl Oracles {
         Self {
             partitions,
             watchers: vec![Watcher::default(); config.servers * partitions],
+            models: Models::new(config),
             appliers: vec![Vec::new(); partitions],
             epochs: BTreeMap::new(),
             outside: BTreeMap::new(),
@@ -119,6 +123,7 @@ impl Oracles {
     pub(crate) fn eye(&mut self, server: Proc, partition: u16) -> Eye<'_> {
         Eye {
             watcher: &mut self.watchers[server * self.partitions + usize::from(partition)],
+            model: self.models.of(server, partition),
             situations: &mut self.situations,
             tables: &mut self.tables,
             events: &mut self.events,
@@ -142,6 +147,7 @@ impl Oracles {
             self.situations.saw(Situation::Takeover);
         }
         appliers.push(ownership);
+        self.models.durable(partition, ownership, batch);
         debug_assert_eq!(appliers.len() as u64, batch.get());
     }
 
@@ -149,6 +155,16 @@ impl Oracles {
         for (before, (_, after, _)) in before.iter().zip(steward.holds()) {
             self.tables.moved(*before, after);
         }
+    }
+
+    /// A Shard owns its partition, or is about to know its rows.
+    pub(crate) fn arrives(&mut self, server: Proc, partition: u16, input: &Input, loads: bool) {
+        match input {
+            Input::Own { ownership } => self.models.own(server, partition, *ownership),
+            Input::Loaded { .. } if loads => self.models.load(server, partition),
+            _ => {}
+        }
+        self.eye(server, partition).arrives(input, loads);
     }
 
     /// Something left a server (S7, S12, S45, S47).
@@ -322,7 +338,7 @@ fn grants(effect: &Effect) -> impl Iterator<Item = (Option<WorkerId>, &Grant)> {
 
 impl Eye<'_> {
     /// An input is about to reach the Shard.
-    pub(crate) fn arrives(&mut self, input: &Input) {
+    fn arrives(&mut self, input: &Input, loads: bool) {
         let watcher = &mut *self.watcher;
         match input {
             Input::Answered { ticket, outcome } => {
@@ -343,7 +359,9 @@ impl Eye<'_> {
             }
             Input::Look { request, .. } => drop(watcher.looks.insert(*request, watcher.begun)),
             Input::Own { ownership } => watcher.ownership = *ownership,
-            Input::Loaded { opening: tenure_core::shard::command::Opening::Rows { batch, .. }, .. } => {
+            Input::Loaded { opening: tenure_core::shard::command::Opening::Rows { batch, .. }, .. }
+                if loads =>
+            {
                 (watcher.loaded_at, watcher.formed) = (batch.get(), batch.get());
             }
             _ => {}
@@ -352,7 +370,7 @@ impl Eye<'_> {
 
     /// What came of it.
     pub(crate) fn end(self, shard: &Shard, before: Standing, out: &Output) -> Result<(), Violation> {
-        let Eye { watcher, situations, tables, .. } = self;
+        let Eye { watcher, mut model, situations, tables, .. } = self;
         tables.stood(before, shard.standing());
         for order in &out.orders {
             match order {
@@ -360,6 +378,9 @@ impl Eye<'_> {
                     watcher.begun += 1;
                     watcher.tickets.insert(*ticket, watcher.begun);
                     if batch.get() > watcher.formed {
+                        if let Some(model) = &mut model {
+                            model.seal(batch.get());
+                        }
                         (watcher.formed, watcher.dirty) = (batch.get(), false);
                     }
                 }
@@ -446,7 +467,20 @@ impl Tap for Eye<'_> {
         watcher.dirty |= !said.audit.is_empty();
         let needs = watcher.formed + u64::from(watcher.dirty);
         watcher.held.extend(said.effects.iter().map(|_| (needs, watcher.begun)));
-        let Some((_, input)) = &watcher.input else { return };
+        let Some((now, input)) = &watcher.input else { return };
+        if let Some(model) = &mut self.model {
+            let whole = watcher.inputs % 1_000 == 0 || matches!(input, Fed::Recover);
+            let agreed = model.step(*now, input, said, machine);
+            let agreed = agreed.and_then(|()| if whole { model.compare(machine) } else { Ok(()) });
+            if let Err(disagreement) = agreed {
+                watcher.violation.get_or_insert(Violation {
+                    number: "model",
+                    sentence: "a machine does what the reference model of the rules does",
+                    facts: disagreement.to_string(),
+                });
+                model.strike();
+            }
+        }
         let whole = watcher.inputs % WHOLE_EVERY == 0 || matches!(input, Fed::Recover);
         let seen = watcher.watch.observe(machine, input, said);
         let seen = seen.and_then(|()| if whole { invariants::check_state(machine) } else { Ok(()) });

@@ -148,8 +148,10 @@ impl World {
         let mut out = std::mem::take(&mut server.out);
         let shard = &mut server.shards[usize::from(partition)];
         let before = shard.standing();
+        let loads = matches!(&input, ShardInput::Loaded { ownership, opening: Opening::Rows { .. } }
+            if before == Standing::Loading && *ownership == shard.ownership());
+        self.oracles.arrives(proc, partition, &input, loads);
         let mut eye = self.oracles.eye(proc, partition);
-        eye.arrives(&input);
         shard.handle_with(now, input, &mut out, &mut eye);
         let deadline = shard.next_deadline().map(|deadline| deadline.mono);
         for release in &out.effects {
