@@ -59,7 +59,12 @@ fn live(seed: u64, partitions: u16, faults: Faults, rates: &[u64], acts: &[u8]) 
                 let priority = *act;
                 world.submit(partition, Submit { priority, ..Submit::new(name, Value::EMPTY, 0) });
             }
-            4 => world.hosts[at].frozen_until = world.time + u64::from(*act) * 10,
+            4 => {
+                // The guard band pays for the time that stopping takes only while the process runs: one that slept past
+                // the end of its lease is promised to stop first, and no more.
+                world.hosts[at].stop_ms = 0;
+                world.hosts[at].frozen_until = world.time + u64::from(*act) * 10;
+            }
             5 => world.hosts[at].clock.offset += u64::from(*act) * 10,
             6 => world.hosts[at].cut_until = world.time + 800 + u64::from(*act) * 8,
             _ => restart_fenced(&mut world),
