@@ -125,7 +125,8 @@ impl Model {
         for (node, work) in nodes.chain(whole).filter(|(node, _)| is_named(*node)) {
             let is_own = run.grant_of(node) == node;
             let is_due = match work.phase {
-                Phase::Backoff => at >= work.until,
+                // A back-off of no time at all may have begun in this very step.
+                Phase::Backoff => at > work.until,
                 Phase::Suspended => self.may_wake(run, node, at),
                 Phase::Ready => self.is_out_of_time(run, node, at),
                 Phase::Assigned => is_own && self.may_return(run, node, Return::TimedOut, at),

@@ -3,7 +3,7 @@
 use super::{Model, Step, Wanted, wrong};
 use tenure_core::coordinator::command::Held;
 use tenure_core::coordinator::effect::{Answer, Effect, Output};
-use tenure_core::coordinator::event::StopReason;
+use tenure_core::coordinator::event::{Event, StopReason};
 use tenure_core::lifecycle::Phase;
 
 impl Model {
@@ -94,7 +94,12 @@ impl Model {
                 .is_some_and(|work| work.phase.is_held() && work.epoch == grant.epoch);
             let is_waiting =
                 run.node(grant.node).is_some_and(|work| matches!(work.phase, Phase::Ready | Phase::Assigned));
-            if is_still && is_waiting {
+            // Handed over and started in one step, it says what was before the start.
+            let is_moved = out.audit.iter().any(|stamped| {
+                matches!(stamped.event, Event::NodeStarted { run, node, .. }
+                    if (run, node) == (grant.run, grant.node))
+            });
+            if is_still && is_waiting && !is_moved {
                 self.check_grant("S34: a grant says what the run says", *worker, grant)?;
             }
         }

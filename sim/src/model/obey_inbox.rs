@@ -67,7 +67,7 @@ impl Model {
             return Err(Rejection::NotATrigger);
         }
         let over = || {
-            if !run.is_open() {
+            if is_outside && !run.is_open() {
                 return Err(Rejection::RunEnded { status: run.status });
             }
             let is_shut = inbox.closed || inbox.has_ended() || run.nodes[ix].is_over();

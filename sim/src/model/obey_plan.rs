@@ -281,7 +281,7 @@ impl Model {
         let before = sent.iter().find(|(at, _)| *at == (node, handle)).map_or(0, |(_, count)| *count);
         let inbox = inbox_of(run, node, handle)?;
         // Nobody is there to read it any more. Refused, it would keep its sender from ever finishing.
-        if !run.is_open() || run.nodes[stream.to].is_over() {
+        if run.nodes[stream.to].is_over() {
             return Ok(Vec::new());
         }
         let stored = inbox.sources[usize::from(stream.source)].0;

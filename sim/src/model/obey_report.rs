@@ -41,8 +41,9 @@ fn content(then: &Then) -> u64 {
     match then {
         Then::Decline => 1u64.hash(&mut hasher),
         Then::Delegate { to } => (2u64, to).hash(&mut hasher),
-        Then::Fail { failure, poison } => (3u64, failure, poison).hash(&mut hasher),
-        // Core knows a suspension by the state it saves alone; the design would tell its wake-ups apart too.
+        Then::Fail { failure, .. } => (3u64, failure).hash(&mut hasher),
+        // Core knows a suspension by the state it saves alone, and a failure without the message it blames; the design
+        // would tell those apart too.
         Then::Suspend(suspension) => (4u64, suspension.state).hash(&mut hasher),
         Then::Release => 5u64.hash(&mut hasher),
         Then::Complete { output } => (6u64, output).hash(&mut hasher),
@@ -237,6 +238,7 @@ impl Model {
             Some(named) => named.get() == attempt,
             None => !is_part || !matches!(work.phase, Phase::Ready | Phase::Processing),
         };
+        let mark = work.mark().filter(|mark| mark.epoch == report.epoch && names(mark.attempt.get()));
         if work.phase == Phase::Completed
             && !report.node.is_whole_run()
             && work.epoch == report.epoch
@@ -248,14 +250,7 @@ impl Model {
                 _ => is_conflict(true),
             };
         }
-        let mark = work.mark()?;
-        if mark.epoch != report.epoch {
-            return None;
-        }
-        if !names(mark.attempt.get()) {
-            return None;
-        }
-        if mark.said == content(&report.then) {
+        if mark?.said == content(&report.then) {
             return Some(Judged::Repeat);
         }
         is_conflict(!matches!(report.then, Then::Accept | Then::Start))
