@@ -7,7 +7,7 @@ use crate::site::Site;
 use std::collections::BTreeMap;
 use tenure_core::coordinator::command::*;
 use tenure_core::coordinator::effect::Answer;
-use tenure_core::definition::Definition;
+use tenure_core::definition::{Definition, Edge};
 use tenure_core::id::*;
 use tenure_core::time::Time;
 use tenure_core::value::Value;
@@ -398,8 +398,14 @@ impl Client {
         let change = self.arg(3, around) as u64;
         let mut definition = definitions[at].clone();
         let hash = ContentHash::new(at as u128 + 1 + (u128::from(change) << 32));
-        if change > 0 {
-            definition.nodes[0].work.retry.backoff_ms += change;
+        if change == 1 {
+            definition.nodes[0].work.retry.backoff_ms += 1;
+        }
+        if change == 2 {
+            // A cycle, which must be refused (F47).
+            let (first, last) =
+                (definition.nodes[0].name.clone(), definition.nodes[definition.nodes.len() - 1].name.clone());
+            definition.edges.extend([Edge::data(&first, &last), Edge::data(&last, &first)]);
         }
         (partition, What::Command(Command::Define { definition: Box::new(definition), hash }))
     }

@@ -142,6 +142,20 @@ impl Maker {
         definition
     }
 
+    /// A run held as a whole that a timer may finish while it waits for a holder, is offered, or is claimed.
+    fn sprint(&self, name: &str, assign: Assign) -> Definition {
+        let nodes = vec![
+            self.timer("t", 300),
+            self.plain("b"),
+            self.node("j", |j| (j.join, j.kind) = (Join::Any, NodeKind::Timer { delay_ms: 300 })),
+        ];
+        let mut definition = Definition::new(name, nodes, vec![Edge::data("t", "j"), Edge::data("b", "j")]);
+        let retry = Retry { backoff_ms: 3_000, max_backoff_ms: 3_000, ..self.work().retry };
+        let timeouts = Timeouts { start_to_finish_ms: Some(150), ..Timeouts::default() };
+        definition.settings.scope = Scope::Run(Box::new(WorkSpec { assign, retry, timeouts, ..self.work() }));
+        definition
+    }
+
     fn nap(&self) -> Definition {
         let nodes = vec![self.plain("a"), self.timer("t", 90_000), self.plain("b")];
         Definition::new("nap", nodes, vec![Edge::data("a", "t"), Edge::data("t", "b")])
@@ -171,5 +185,7 @@ pub fn all(lease_ms: u64) -> Vec<Definition> {
         make.urgent(),
         make.slow(),
         make.nap(),
+        make.sprint("sprint", Assign::Push { accept_ms: 500 }),
+        make.sprint("dash", Assign::Pull),
     ]
 }

@@ -54,6 +54,8 @@ pub struct Oracles {
     pub situations: Situations,
     /// Rows of lifecycle tables that were hit.
     pub tables: Tables,
+    /// The last wall clock that a machine of each partition saw.
+    walls: Vec<u64>,
     /// The latest machine time of each partition.
     latest: Vec<Time>,
     /// Audited events of all Coordinators.
@@ -72,7 +74,9 @@ struct Watcher {
     begun: u64,
     confirmed: u64,
     tickets: BTreeMap<u64, u64>,
-    doubted: Vec<u64>,
+    batches: BTreeMap<u64, u64>,
+    /// Rows came that were asked for, and the machine was not fed with them yet.
+    fetched_rows: bool,
     /// The last batch formed, and whether anything changed since.
     formed: u64,
     dirty: bool,
@@ -96,6 +100,7 @@ pub(crate) struct Eye<'a> {
     events: &'a mut u64,
     latest: &'a mut Time,
     taken_away: &'a mut BTreeSet<(RunId, NodeIx)>,
+    last_wall: &'a mut u64,
     waits: &'a mut Vec<u32>,
 }
 
@@ -114,6 +119,7 @@ impl Oracles {
             promised: BTreeMap::new(),
             situations: Situations::default(),
             tables: Tables::default(),
+            walls: vec![0; partitions],
             latest: vec![Time::ZERO; partitions],
             events: 0,
             waits: Vec::new(),
@@ -129,6 +135,7 @@ impl Oracles {
             events: &mut self.events,
             latest: &mut self.latest[usize::from(partition)],
             taken_away: &mut self.taken_away,
+            last_wall: &mut self.walls[usize::from(partition)],
             waits: &mut self.waits,
         }
     }
@@ -347,16 +354,19 @@ impl Eye<'_> {
                 {
                     watcher.confirmed = watcher.confirmed.max(*began);
                 }
-                if *outcome == Outcome::Unknown {
-                    watcher.doubted.push(*ticket);
-                }
                 watcher.poisoned |= *outcome == Outcome::Failed && watcher.tickets.contains_key(ticket);
             }
-            Input::Resolved { ticket, found: Some((owner, _)) } if *owner == watcher.ownership => {
+            Input::Resolved { ticket, found: Some((owner, last)) } if *owner == watcher.ownership => {
                 if let Some(began) = watcher.tickets.get(ticket) {
                     watcher.confirmed = watcher.confirmed.max(*began);
+                    let is_applied = watcher.batches.get(ticket).is_some_and(|batch| *batch <= last.get());
+                    self.situations.saw(match is_applied {
+                        true => Situation::UnknownApplied,
+                        false => Situation::UnknownNotApplied,
+                    });
                 }
             }
+            Input::Fetched { rows: Some(_), .. } => watcher.fetched_rows = true,
             Input::Look { request, .. } => drop(watcher.looks.insert(*request, watcher.begun)),
             Input::Own { ownership } => watcher.ownership = *ownership,
             Input::Loaded { opening: tenure_core::shard::command::Opening::Rows { batch, .. }, .. }
@@ -372,11 +382,15 @@ impl Eye<'_> {
     pub(crate) fn end(self, shard: &Shard, before: Standing, out: &Output) -> Result<(), Violation> {
         let Eye { watcher, mut model, situations, tables, .. } = self;
         tables.stood(before, shard.standing());
+        if std::mem::take(&mut watcher.fetched_rows) && shard.standing() == Standing::Serving {
+            situations.saw(Situation::StalePage);
+        }
         for order in &out.orders {
             match order {
                 Order::Commit { ticket, batch, .. } => {
                     watcher.begun += 1;
                     watcher.tickets.insert(*ticket, watcher.begun);
+                    watcher.batches.insert(*ticket, batch.get());
                     if batch.get() > watcher.formed {
                         if let Some(model) = &mut model {
                             model.seal(batch.get());
@@ -400,6 +414,9 @@ impl Eye<'_> {
         }
         while watcher.tickets.len() > 64 {
             watcher.tickets.pop_first();
+        }
+        while watcher.batches.len() > 64 {
+            watcher.batches.pop_first();
         }
         match watcher.violation.take() {
             Some(violation) => Err(violation),
@@ -431,6 +448,21 @@ impl Eye<'_> {
             }
         }
         *self.latest = machine.now().max(*self.latest);
+        *self.last_wall = self.watcher.input.as_ref().map_or(0, |(now, _)| now.wall);
+    }
+
+    /// A machine recovers: with which wall clock, and what it hands out again.
+    fn recovered(&mut self, said: &Said) {
+        let wall = self.watcher.input.as_ref().map_or(0, |(now, _)| now.wall);
+        const HALF_AN_HOUR_MS: u64 = 1_800_000;
+        if wall + HALF_AN_HOUR_MS < *self.last_wall {
+            self.situations.saw(Situation::WallWentBack);
+        } else if wall > *self.last_wall + 5_000 * HALF_AN_HOUR_MS && *self.last_wall > 0 {
+            self.situations.saw(Situation::WallWentAhead);
+        }
+        if said.effects.iter().any(|effect| matches!(effect, Effect::Deliver { .. } | Effect::Stop { .. })) {
+            self.situations.saw(Situation::ResentAfterCrash);
+        }
     }
 
     /// Notes rare situations.
@@ -440,6 +472,13 @@ impl Eye<'_> {
             if let Some(situation) = crate::sightings::of_event(&stamped.event, fed, said) {
                 self.situations.saw(situation);
             }
+        }
+        if matches!(fed, Some(Fed::Recover)) {
+            self.recovered(said);
+        }
+        let fed = self.watcher.input.as_ref().map(|(_, fed)| fed);
+        if matches!(fed, Some(Fed::Pulse)) && said.audit.is_empty() {
+            self.situations.saw(Situation::SweepAfterRenewal);
         }
         for effect in &said.effects {
             if let Effect::Reply { result, .. } = effect {
@@ -457,6 +496,7 @@ impl Tap for Eye<'_> {
     }
 
     fn before(&mut self, now: Now, _: &Coordinator, input: &Fed) {
+        self.watcher.fetched_rows &= !matches!(input, Fed::Loaded(_));
         self.watcher.input = Some((now, input.clone()));
     }
 

@@ -200,7 +200,7 @@ impl World {
                 self.steward(proc, StewardInput::Lost { partition, ownership })
             }
             // Somebody looks: after a while the server is started anew.
-            ShardOrder::Broken { .. } => self.crash_after(proc, 20_000),
+            ShardOrder::Broken { .. } => self.after(20_000, Event::Restart { proc }),
         }
     }
 
@@ -485,8 +485,9 @@ impl World {
     pub(crate) fn execute_late(&mut self, op: Op) {
         if let Op::Commit { partition, ownership, batch, changes, .. } = op
             && self.store.down_until <= self.now
+            && self.apply(partition, ownership, batch, &changes) == Outcome::Durable
         {
-            self.apply(partition, ownership, batch, &changes);
+            self.oracles.situations.saw(crate::situation::Situation::CommitFromThePast);
         }
     }
 

@@ -24,6 +24,9 @@ pub(crate) fn of_event(event: &Event, fed: Option<&Input>, said: &Output) -> Opt
             Some(Situation::LapseAtTheInstant)
         }
         Event::SessionLapsed { .. } => Some(Situation::RenewalTooLate),
+        Event::NodeReturned { how: Return::Expired, .. } if matches!(fed, Some(Input::Pulse)) => {
+            Some(Situation::PacedRescue)
+        }
         Event::NodeReturned { how: Return::Delegated, .. } => Some(Situation::Delegated),
         Event::NodeReturned { how: Return::Superseded, .. } => Some(Situation::NewIncarnation),
         Event::NodeUntaken { .. } => Some(Situation::NobodyLeft),

@@ -39,11 +39,11 @@ situations! {
     ProgressDeadline "F12" "an attempt ends because it showed no progress";
     NewIncarnation "F15" "a worker registers again while its former life holds work";
     CommitFenced "F16" "the store refuses the commit of a former owner";
-    CommitFromThePast "F17" "a commit of which nobody knew was applied after all";
+    CommitFromThePast "F17" "a commit that was on its way for long arrives after all";
     WallWentBack "F18" "a machine recovers with its wall clock back";
     WallWentAhead "F19" "a machine recovers with its wall clock years ahead";
-    ResentAfterCrash "F21" "what was owed is handed out again after a restart";
-    PacedRescue "F22" "lapsed leases are taken back in more than one portion";
+    ResentAfterCrash "F21" "what is owed, or a stop, is said again after a restart";
+    PacedRescue "F22" "lapsed leases are taken back by a pulse, a portion at a time";
     UnknownApplied "F28" "a commit of which nobody knew was found to be applied";
     UnknownNotApplied "F34" "a commit of which nobody knew was found not to be applied";
     PageIn "" "a run that had left memory is read back";

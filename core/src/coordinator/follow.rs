@@ -41,6 +41,7 @@ pub(crate) fn follow(state: &State, event: &Event, events: &mut VecDeque<Event>)
             next.settle(*run);
         }
         Event::NodeSkipped { run, node } => next.skipped(*run, *node),
+        Event::RunDoomed { run, .. } => next.settle(*run),
 
         Event::MessageAppended { run, node, handle, .. }
         | Event::TriggerInputReceived { run, node, handle, .. } => {
@@ -252,12 +253,16 @@ impl<'a> Follow<'a> {
                 self.push(Event::RunEnding { run: id, outcome, cause });
             }
             OnFailure::Continue => {
-                if run.head.doomed().is_none() {
+                let is_doomed = run.head.doomed().is_some();
+                if !is_doomed {
                     self.push(Event::RunDoomed { run: id, node });
                 }
                 blocked.into_iter().for_each(|node| self.skip(id, node));
                 self.rest(id);
-                self.settle(id);
+                // Else it settles once it is doomed: not before, or it would have completed.
+                if is_doomed {
+                    self.settle(id);
+                }
             }
         }
     }

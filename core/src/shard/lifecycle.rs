@@ -40,7 +40,7 @@ lifecycle! {
         Loading: Load => Serving, Spoil => Broken, Close => Empty, Lose => Empty;
         Serving: Close => Closing, Lose => Empty;
         Closing: Release => Empty, Lose => Empty;
-        Broken: Close => Empty, Lose => Empty;
+        Broken: Close => Empty;
     }
 }
 

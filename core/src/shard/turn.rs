@@ -54,8 +54,10 @@ impl<T: Tap> Turn<'_, T> {
         if ownership <= self.shard.ownership {
             return;
         }
-        if self.shard.standing != Standing::Empty {
-            self.lose(Loss::Fenced);
+        match self.shard.standing {
+            Standing::Empty => {}
+            Standing::Broken => self.step(StandingStep::Close),
+            Standing::Loading | Standing::Serving | Standing::Closing => self.lose(Loss::Fenced),
         }
         self.step(StandingStep::Own);
         self.shard.ownership = ownership;

@@ -108,6 +108,10 @@ impl Model {
             return Err(wrong(about, Err::<Reported, _>(why), found));
         }
         self.said = (self.attempt_of(report), content(&report.then));
+        if report.then == Then::Accept && !events.is_empty() {
+            // Whoever accepts is alive; its lease begins now.
+            self.hear(WorkerKey { tenant: asked.tenant, worker: who.worker })?;
+        }
         for event in events {
             let next = asked.events.peek().map(|stamped| &stamped.event);
             if !next.is_some_and(|next| alike(self, &event, next)) {

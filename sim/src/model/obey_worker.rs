@@ -25,7 +25,7 @@ impl Model {
     }
 
     /// A sign of life renews everything the worker holds. It is volatile: no row, no journal.
-    fn hear(&mut self, key: WorkerKey) -> Step<Session> {
+    pub(super) fn hear(&mut self, key: WorkerKey) -> Step<Session> {
         let now = self.now;
         let last_seen = self.workers.get(&key).map_or(now, |worker| worker.last_seen);
         let is_late = |hold: &super::Hold| now >= last_seen.after_ms(hold.lease_ms);

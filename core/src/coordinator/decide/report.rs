@@ -337,6 +337,8 @@ impl Decision<'_> {
         let (run, node, epoch) = (case.report.run, case.node, case.report.epoch);
         let by = case.run.work(node).assignment.map_or(By::Placement, |assignment| assignment.by);
         let worker = self.key(case.worker);
+        // Its lease begins now: whoever accepts is alive, however long it said nothing.
+        self.events.push_back(Event::WorkerSeen { worker, load: None });
         self.events.push_back(Event::NodeClaimed { run, node, epoch, worker, poll: PollId::new(0), by });
         Ok(Reported::Accepted)
     }
