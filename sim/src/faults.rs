@@ -253,10 +253,11 @@ impl World {
                 let process = &mut self.procs[proc];
                 (process.up, process.dead, process.down_since) = (false, true, down_since);
                 process.life += 1;
-            } else if !self.procs[proc].up || !self.procs[proc].clock.is_tame() {
-                self.restart(proc);
-            } else if proc < servers && self.servers[proc].release < self.store.oldest_reader {
-                self.restart(proc);
+            } else {
+                let is_old = proc < servers && self.servers[proc].release < self.store.oldest_reader;
+                if is_old || !self.procs[proc].up || !self.procs[proc].clock.is_tame() {
+                    self.restart(proc);
+                }
             }
             self.procs[proc].paused_until = self.procs[proc].paused_until.min(self.now);
         }

@@ -307,7 +307,7 @@ impl Oracles {
         config: &Config,
         clocks: &[Now],
     ) -> Result<(), Violation> {
-        for (run, _) in &self.promised {
+        for run in self.promised.keys() {
             let part = &store.parts[usize::from(run.partition())];
             let is_there = part.rows.heads().any(|head| head.id == *run);
             let latest = self.latest[usize::from(run.partition())];
@@ -509,7 +509,7 @@ impl Tap for Eye<'_> {
         watcher.held.extend(said.effects.iter().map(|_| (needs, watcher.begun)));
         let Some((now, input)) = &watcher.input else { return };
         if let Some(model) = &mut self.model {
-            let whole = watcher.inputs % 1_000 == 0 || matches!(input, Fed::Recover);
+            let whole = watcher.inputs.is_multiple_of(1_000) || matches!(input, Fed::Recover);
             let agreed = model.step(*now, input, said, machine);
             let agreed = agreed.and_then(|()| if whole { model.compare(machine) } else { Ok(()) });
             if let Err(disagreement) = agreed {
@@ -521,7 +521,7 @@ impl Tap for Eye<'_> {
                 model.strike();
             }
         }
-        let whole = watcher.inputs % WHOLE_EVERY == 0 || matches!(input, Fed::Recover);
+        let whole = watcher.inputs.is_multiple_of(WHOLE_EVERY) || matches!(input, Fed::Recover);
         let seen = watcher.watch.observe(machine, input, said);
         let seen = seen.and_then(|()| if whole { invariants::check_state(machine) } else { Ok(()) });
         if let Err(violation) = seen {

@@ -100,7 +100,11 @@ impl Worker {
         let mut settings = Settings::new(worker_id(index), TENANT, config.slots);
         settings.spec = WorkerSpec {
             executors: vec!["cpu".into()],
-            capabilities: if index % 2 == 0 { vec![("gpu".into(), Capability::Number(2))] } else { vec![] },
+            capabilities: if index.is_multiple_of(2) {
+                vec![("gpu".into(), Capability::Number(2))]
+            } else {
+                vec![]
+            },
             labels: Vec::new(),
             slots: config.slots,
             quality: 50 + index as u8,
