@@ -16,6 +16,7 @@ mod planted;
 mod requests;
 mod runs;
 mod stuck;
+mod sync;
 mod trace_grants;
 mod trace_inbox;
 mod trace_work;
@@ -24,7 +25,9 @@ mod watch;
 pub use durable::{replayed, s46_rows_are_enough, s50_replay_gives_the_rows};
 pub use inbox::*;
 pub use indexes::*;
-pub use known::{Known, RunFacts, WorkerFacts};
+pub use known::{
+    DefinitionFacts, HeadFacts, Holder, InboxFacts, KeyFacts, Known, RunFacts, WorkFacts, WorkerFacts,
+};
 pub use ownership::*;
 pub use placement::*;
 pub use requests::*;

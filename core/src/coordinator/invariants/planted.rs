@@ -18,6 +18,7 @@ use alloc::vec::Vec;
 
 const WORKER: WorkerId = WorkerId::new(1);
 
+#[derive(Clone)]
 struct Scene {
     machine: Coordinator,
     watch: Watch,
@@ -223,6 +224,83 @@ fn a_fault_in_what_happened_is_caught_under_its_number() {
         out.audit.push(Stamped { event, ..out.audit[0].clone() });
     };
     assert_eq!(caught(Then::Start, consume), "S24");
+}
+
+/// Tells the watch of an input of which nothing came.
+fn seen(scene: &mut Scene, input: &Input) -> Holds {
+    scene.watch.observe(&scene.machine, input, &Output::default())
+}
+
+/// A lease whose time is over, and a worker that was just heard.
+fn revived() -> Scene {
+    let mut scene = scene();
+    scene.machine.state.clock.read(Now::new(10_000_000, 10_000_000));
+    let now = scene.machine.state.now();
+    scene.machine.state.workers.at_mut(0).last_seen = now;
+    scene
+}
+
+#[test]
+fn a_lease_that_came_back_to_life_is_caught_whoever_was_named() {
+    let (mut named, mut timed) = (revived(), revived());
+    let beat =
+        Heartbeat { worker: WORKER, incarnation: named.life, session: Session::new(1), held: 0, load: 0 };
+    let beat = Input::Command(named.envelope(Command::Heartbeat(beat)));
+    assert_eq!(number(seen(&mut named, &beat)), "S9");
+    let found = (0..1_000).find_map(|_| seen(&mut timed, &Input::Pulse).err());
+    assert_eq!(found.expect("it shows in time").number, "S9");
+
+    // Nobody names the worker: it shows as soon as somebody does, and when everything is looked at.
+    let mut unnamed = revived();
+    let other = Input::Command(unnamed.envelope(Command::Acknowledge { id: OutboxId::new(1), taken: true }));
+    seen(&mut unnamed, &other).expect("it does not show yet");
+    assert_eq!(number(seen(&mut unnamed.clone(), &beat)), "S9");
+    let found = (0..1_000).find_map(|_| seen(&mut unnamed, &other).err());
+    assert_eq!(found.expect("it shows in time").number, "S9");
+}
+
+#[test]
+fn a_definition_that_changed_is_caught() {
+    let changed = || {
+        let mut scene = scene();
+        scene.machine.state.definitions[0].row.definition.nodes[0].work.lease_ms += 1;
+        scene
+    };
+    let (out, mut scene) = (Output::default(), changed());
+    assert_eq!(number(scene.watch.observe_all(&scene.machine, &Input::Pulse, &out)), "S21");
+    let mut scene = changed();
+    let found = (0..1_000).find_map(|_| seen(&mut scene, &Input::Pulse).err());
+    assert_eq!(found.expect("it shows in time").number, "S21");
+    // What a run that moves is pinned to is looked at each time.
+    let pinned = |scene: &mut Scene, _: &mut Output| {
+        scene.machine.state.definitions[0].row.hash = ContentHash::new(2);
+    };
+    assert_eq!(caught(Then::Start, pinned), "S21");
+}
+
+#[test]
+fn cursors_that_fall_and_repeats_that_are_answered_anew_are_caught() {
+    let mut scene = scene();
+    let (run, node, handle) = (scene.held[0].run, NodeIx::new(0), HandleIx::new(0));
+    let (id, value, cursor) = (MessageKey::Own(MessageId::new(1)), Value::EMPTY, None);
+    let send = Command::Send(Box::new(SendCommand { run, node, handle, id, value, cursor }));
+    let send = Input::Command(scene.envelope(send));
+    let mut out = scene.say(&send);
+    for effect in &mut out.effects {
+        if let Effect::Reply { result: Ok(Answer::Appended { seq }), .. } = effect {
+            *seq = Seq::new(2);
+        }
+    }
+    assert_eq!(number(scene.watch.observe(&scene.machine, &send, &out)), "S28");
+
+    let mut scene = self::scene();
+    scene.inbox().row.cursor_stored = Some(5);
+    let start = scene.report(Then::Start);
+    scene.tell(start);
+    let progress = scene.report(Then::Progress { step: 1, total: 2 });
+    let out = scene.say(&progress);
+    scene.inbox().row.cursor_stored = Some(4);
+    assert_eq!(number(scene.watch.observe(&scene.machine, &progress, &out)), "S29");
 }
 
 #[test]

@@ -65,7 +65,7 @@ pub fn s33_a_key_opens_one_run(turn: &Turn<'_>) -> Holds {
 }
 
 /// Keeps keys with their first answers until they may be forgotten.
-pub(super) fn remember_keys(known: &mut Known, machine: &Coordinator, input: &Input, out: &Output) {
+pub(super) fn remember_keys(known: &mut Known, input: &Input, out: &Output) {
     for stamped in &out.audit {
         let Event::RunCreated(created) = &stamped.event else { continue };
         let Some(key) = created.key else { continue };
@@ -85,14 +85,6 @@ pub(super) fn remember_keys(known: &mut Known, machine: &Coordinator, input: &In
             && facts.run == *run
         {
             facts.answer.get_or_insert_with(|| answer.clone());
-        }
-    }
-    // An ended run may be forgotten with its retention, a live one never; one out of memory stays as it was.
-    for facts in known.keys.values_mut() {
-        if let Some(run) = machine.state.run(facts.run) {
-            let retention_ms = machine.state.limits.retention_ms;
-            let is_over = run.head.status.is_terminal();
-            facts.until = if is_over { run.head.kept_from().after_ms(retention_ms) } else { Time::NEVER };
         }
     }
 }

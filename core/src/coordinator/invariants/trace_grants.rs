@@ -20,7 +20,7 @@ pub fn s7_epochs_strictly_grow(moment: &Moment<'_>) -> Holds {
     match &moment.stamped.event {
         Event::NodeAssigned { epoch, .. } => hold!("S7", epoch.get() >= next, "epoch {epoch} after {next}"),
         Event::NodeClaimed { run, node, epoch, .. } => {
-            let work = moment.known.runs.get(run).and_then(|run| run.works.get(node));
+            let work = moment.known.runs.get(run).and_then(|run| run.work(*node));
             match work.filter(|work| work.phase == Phase::Assigned) {
                 Some(work) => {
                     hold!("S7", work.epoch == *epoch, "an offer of epoch {} became {epoch}", work.epoch)
@@ -85,7 +85,7 @@ fn is_holders(
     event: &Event,
 ) -> bool {
     let Some(work) = run.grant(report.node) else { return false };
-    let Some(holder) = work.assignment else { return false };
+    let Some(holder) = work.holder else { return false };
     // The report that ends a grant is noted after the grant ended.
     let is_held = work.phase.is_held() || matches!(event, Event::ReportTaken { .. });
     run.head.tenant == asked.tenant
@@ -100,21 +100,26 @@ pub fn s9_nothing_dead_is_renewed(turn: &Turn<'_>) -> Holds {
         return Ok(());
     }
     let state = &turn.machine.state;
-    for (run, node) in grants(turn.machine) {
-        let Some(assignment) = run.work(node).assignment.filter(|one| !one.claimed_at.is_never()) else {
+    for key in &turn.known.met {
+        let Some(before) = turn.known.worker_before(*key) else { continue };
+        let seen = state.workers.get(*key).map_or(Time::ZERO, |worker| worker.last_seen);
+        if seen <= before.last_seen {
             continue;
-        };
-        let key = WorkerKey { tenant: run.head.tenant, worker: assignment.worker };
-        let Some(before) = turn.known.workers_before.get(&key) else { continue };
-        let old = turn.known.before.get(&run.head.id).or_else(|| turn.known.runs.get(&run.head.id));
-        let was_held = old
-            .and_then(|old| old.works.get(&node))
-            .is_some_and(|work| work.epoch == run.work(node).epoch && work.is_claimed());
-        let seen = state.workers.get(key).map_or(Time::ZERO, |worker| worker.last_seen);
-        let is_over = state.now() >= before.last_seen.after_ms(assignment.lease_ms);
-        let is_renewed = seen > before.last_seen && !is_dead(turn.machine, run, node);
-        let facts = (run.head.id, node, run.work(node).epoch);
-        hold!("S9", !(was_held && is_over && is_renewed), "run, node, epoch {facts:?} came back to life");
+        }
+        let first = (*key, RunId::new(0), NodeIx::new(0));
+        let held = turn.known.held.range(first..).take_while(|((holder, ..), _)| holder == key);
+        for ((_, id, node), epoch) in held {
+            let Some(run) = state.run(*id) else { continue };
+            let work = run.work(*node);
+            let Some(assignment) = work.assignment.filter(|_| work.is_claimed() && work.epoch == *epoch)
+            else {
+                continue;
+            };
+            let is_over = state.now() >= before.last_seen.after_ms(assignment.lease_ms);
+            let is_renewed = !is_dead(turn.machine, run, *node);
+            let facts = (id, node, epoch);
+            hold!("S9", !(is_over && is_renewed), "run, node, epoch {facts:?} came back to life");
+        }
     }
     Ok(())
 }
@@ -131,8 +136,8 @@ pub fn s10_expiry_is_of_the_epoch_it_observed(moment: &Moment<'_>) -> Holds {
     let Some(run) = moment.known.runs.get(id).filter(|run| run.held_as(*node) == *node) else {
         return Ok(());
     };
-    let Some(work) = run.works.get(node) else { return Ok(()) };
-    let Some(holder) = work.assignment else {
+    let Some(work) = run.work(*node) else { return Ok(()) };
+    let Some(holder) = work.holder else {
         hold!("S10", false, "node {node} of run {id} expired, and nobody held it");
         return Ok(());
     };
@@ -140,14 +145,10 @@ pub fn s10_expiry_is_of_the_epoch_it_observed(moment: &Moment<'_>) -> Holds {
     let lease_ms = moment.machine.state.definition(run.head.definition).work(*node).lease_ms;
     let now = moment.stamped.at;
     let is_over = moment.known.workers.get(&key).is_none_or(|worker| {
-        let row = &worker.row;
-        let lapsed = row.lapsed.iter().any(|(ms, since)| *ms == lease_ms && holder.session < *since);
-        let silent = moment
-            .known
-            .workers_before
-            .get(&key)
-            .is_some_and(|before| now >= before.last_seen.after_ms(lease_ms));
-        row.incarnation != holder.incarnation || holder.session < row.fenced || lapsed || silent
+        let lapsed = worker.lapsed.iter().any(|(ms, since)| *ms == lease_ms && holder.session < *since);
+        let before = moment.known.worker_before(key);
+        let silent = before.is_some_and(|before| now >= before.last_seen.after_ms(lease_ms));
+        worker.incarnation != holder.incarnation || holder.session < worker.fenced || lapsed || silent
     });
     hold!("S10", is_over, "node {node} of run {id} was taken from a holder whose lease lives");
     Ok(())
@@ -157,18 +158,21 @@ pub fn s10_expiry_is_of_the_epoch_it_observed(moment: &Moment<'_>) -> Holds {
 pub(super) fn protect(known: &mut Known, machine: &Coordinator) {
     let now = machine.state.now();
     known.protected.clear();
+    known.protected_until = Time::ZERO;
     for (run, node) in grants(machine).filter(|(run, node)| !is_dead(machine, run, *node)) {
         let Some(assignment) = run.work(node).assignment.filter(|one| !one.claimed_at.is_never()) else {
             continue;
         };
-        known.protected.insert(run.work(node).epoch, now.after_ms(assignment.lease_ms));
+        let until = now.after_ms(assignment.lease_ms);
+        known.protected.insert(run.work(node).epoch, until);
+        known.protected_until = known.protected_until.max(until);
     }
 }
 
 /// A lease that lived when the machine recovered does not expire before its full time (S16).
 pub fn s16_no_takeover_within_the_lease_after_recovery(moment: &Moment<'_>) -> Holds {
     if let Event::NodeReturned { run, node, how: Return::Expired } = &moment.stamped.event {
-        let work = moment.known.runs.get(run).and_then(|run| run.works.get(node));
+        let work = moment.known.runs.get(run).and_then(|run| run.work(*node));
         let until = work.and_then(|work| moment.known.protected.get(&work.epoch));
         let in_time = until.is_none_or(|until| moment.stamped.at >= *until);
         hold!("S16", in_time, "node {node} of run {run} was taken back before {until:?}");
@@ -180,11 +184,12 @@ pub fn s16_no_takeover_within_the_lease_after_recovery(moment: &Moment<'_>) -> H
 pub fn s34_stable_keys_stay(turn: &Turn<'_>) -> Holds {
     for grant in grants_of(turn.out) {
         let Some(run) = turn.known.runs.get(&grant.run) else { continue };
-        let is_same = run.stable_keys.get(&grant.node).is_none_or(|key| *key == grant.stable_key);
-        hold!("S34", is_same, "node {} of run {} was handed another key", grant.node, grant.run);
+        let is_same = |(node, key): &(NodeIx, u128)| (*node == grant.node) == (*key == grant.stable_key);
+        let other = run.stable_keys.iter().find(|known| !is_same(known)).map(|(node, _)| *node);
+        let is_taken = other.is_some_and(|node| node != grant.node);
+        hold!("S34", !is_taken, "node {} of run {} was handed another node's key", grant.node, grant.run);
+        hold!("S34", other.is_none(), "node {} of run {} was handed another key", grant.node, grant.run);
         hold!("S34", grant.stable_key != grant.attempt_key, "the two keys of a grant are one");
-        let taken = run.stable_keys.iter().any(|(node, key)| *node != grant.node && *key == grant.stable_key);
-        hold!("S34", !taken, "node {} of run {} was handed another node's key", grant.node, grant.run);
     }
     Ok(())
 }
@@ -206,7 +211,7 @@ pub fn s35_an_older_life_is_refused(turn: &Turn<'_>) -> Holds {
     for (asked, result) in answered(turn.input, turn.out) {
         let Some((worker, life)) = speaker(&asked.command).filter(|_| result.is_ok()) else { continue };
         let key = WorkerKey { tenant: asked.tenant, worker };
-        let known = turn.known.workers_before.get(&key).map(|known| known.row.incarnation);
+        let known = turn.known.worker_before(key).map(|known| known.incarnation);
         hold!("S35", known == Some(life), "worker {key} was answered in life {life}, and is in {known:?}");
     }
     Ok(())
@@ -217,7 +222,7 @@ pub fn s36_only_healthy_workers_get_work(moment: &Moment<'_>) -> Holds {
     let worker = match &moment.stamped.event {
         Event::NodeAssigned { worker, .. } => *worker,
         Event::NodeClaimed { run, node, worker, .. } => {
-            let work = moment.known.runs.get(run).and_then(|run| run.works.get(node));
+            let work = moment.known.runs.get(run).and_then(|run| run.work(*node));
             if work.is_some_and(|work| work.phase == Phase::Assigned) {
                 return Ok(());
             }
@@ -225,7 +230,7 @@ pub fn s36_only_healthy_workers_get_work(moment: &Moment<'_>) -> Holds {
         }
         _ => return Ok(()),
     };
-    let health = moment.known.workers_before.get(&worker).map_or(Health::Healthy, |known| known.health);
+    let health = moment.known.worker_before(worker).map_or(Health::Healthy, |known| known.health);
     let is_ready = health == Health::Healthy || matches!(moment.input, Input::Recover) || {
         answered(moment.input, moment.out).any(|(asked, result)| {
             let spoke = asked.tenant == worker.tenant && result.is_ok();
@@ -249,7 +254,7 @@ pub fn s38_keys_are_within_their_limits(moment: &Moment<'_>) -> Holds {
     let id = match &moment.stamped.event {
         Event::NodeAssigned { run, .. } => run,
         Event::NodeClaimed { run, node, .. } => {
-            let work = moment.known.runs.get(run).and_then(|run| run.works.get(node));
+            let work = moment.known.runs.get(run).and_then(|run| run.work(*node));
             if work.is_some_and(|work| work.phase == Phase::Assigned) {
                 return Ok(());
             }
@@ -258,16 +263,8 @@ pub fn s38_keys_are_within_their_limits(moment: &Moment<'_>) -> Holds {
         _ => return Ok(()),
     };
     let Some(run) = moment.known.runs.get(id) else { return Ok(()) };
-    let Some(limit) = run.head.concurrency() else { return Ok(()) };
-    let alike = moment.known.runs.values().filter(|other| {
-        other.head.tenant == run.head.tenant
-            && other.head.concurrency().is_some_and(|one| one.key == limit.key)
-    });
-    let own = |other: &RunFacts| {
-        let works = other.works.iter().filter(|(node, _)| other.held_as(**node) == **node);
-        works.filter(|(_, work)| work.phase.is_held()).count() as u32
-    };
-    let held: u32 = alike.map(own).sum();
+    let Some(limit) = run.head.concurrency else { return Ok(()) };
+    let held = moment.known.under.get(&(run.head.tenant, limit.key)).copied().unwrap_or(0);
     hold!(
         "S38",
         held < limit.limit,

@@ -3,7 +3,7 @@
 use super::known::inbox_of;
 use super::watch::{Moment, Turn, answered};
 use super::{Holds, hold};
-use crate::coordinator::command::{Command, MessageKey, Then};
+use crate::coordinator::command::{Command, MessageKey, SendCommand, Then};
 use crate::coordinator::effect::Answer;
 use crate::coordinator::event::Event;
 use crate::coordinator::rejection::Rejection;
@@ -12,7 +12,7 @@ use crate::definition::NodeKind;
 
 fn inbox<'a>(moment: &Moment<'a>) -> Option<&'a InboxRow> {
     let (run, node, handle) = inbox_of(&moment.stamped.event)?;
-    moment.known.runs.get(&run)?.inboxes.get(&(node, handle))
+    moment.known.runs.get(&run)?.inbox(node, handle).map(|inbox| &inbox.row)
 }
 
 /// A message comes in under an id that its inbox has not seen (S22, S28).
@@ -21,14 +21,14 @@ pub fn s22_an_id_has_one_content(moment: &Moment<'_>) -> Holds {
     | Event::TriggerInputReceived { run, node, handle, message, seq } = &moment.stamped.event
         && let Some(facts) = moment.known.runs.get(run)
     {
+        let inbox = facts.inbox(*node, *handle);
         match message.id {
             MessageKey::Own(id) => {
-                let seen = facts.ids.get(&(*node, *handle, id));
+                let seen = inbox.and_then(|inbox| inbox.ids.get(&id));
                 hold!("S22", seen.is_none(), "message {id} came twice, first as {seen:?}, now as {seq}");
             }
             MessageKey::Stream { source, n } => {
-                let stored =
-                    facts.inboxes.get(&(*node, *handle)).map(|row| row.sources[usize::from(source)].stored);
+                let stored = inbox.map(|inbox| inbox.row.sources[usize::from(source)].stored);
                 hold!(
                     "S22",
                     stored.is_some_and(|stored| n == stored + 1),
@@ -132,14 +132,29 @@ pub fn s27_a_handle_closes_at_its_end(moment: &Moment<'_>) -> Holds {
     Ok(())
 }
 
+/// True if this is how a message came in.
+fn is_taken_in(event: &Event, send: &SendCommand) -> bool {
+    let (Event::MessageAppended { run, node, handle, message, .. }
+    | Event::TriggerInputReceived { run, node, handle, message, .. }) = event
+    else {
+        return false;
+    };
+    (*run, *node, *handle, message.id) == (send.run, send.node, send.handle, send.id)
+}
+
 /// A repeated input is answered with the place of the first, and other content under its id with a conflict (S28).
 pub fn s28_a_repeated_input_gets_the_first_answer(turn: &Turn<'_>) -> Holds {
     for (asked, result) in answered(turn.input, turn.out) {
         let Command::Send(send) = &asked.command else { continue };
         let MessageKey::Own(id) = send.id else { continue };
-        let before = turn.known.before.get(&send.run).or_else(|| turn.known.runs.get(&send.run));
-        let Some(run) = before.filter(|run| run.head.tenant == asked.tenant) else { continue };
-        let Some((hash, seq)) = run.ids.get(&(send.node, send.handle, id)) else { continue };
+        let is_gone = turn.machine.state.run(send.run).is_none();
+        let known = turn.known.runs.get(&send.run).filter(|run| !(is_gone && run.head.may_leave()));
+        let Some(run) = known.filter(|run| run.head.tenant == asked.tenant) else { continue };
+        let inbox = run.inbox(send.node, send.handle);
+        let Some((hash, seq)) = inbox.and_then(|inbox| inbox.ids.get(&id)) else { continue };
+        if turn.out.audit.iter().any(|stamped| is_taken_in(&stamped.event, send)) {
+            continue;
+        }
         let is_first = match result {
             Ok(Answer::Appended { seq: at }) => *hash == send.value.hash && at == seq,
             Err(Rejection::MessageConflict { seq: at }) => *hash != send.value.hash && at == seq,
@@ -154,12 +169,12 @@ pub fn s28_a_repeated_input_gets_the_first_answer(turn: &Turn<'_>) -> Holds {
 
 /// Cursors of an inbox only grow (S29).
 pub fn s29_cursors_never_fall(turn: &Turn<'_>) -> Holds {
-    for (id, before) in &turn.known.before {
-        let Some(run) = turn.machine.state.run(*id) else { continue };
-        for ((node, handle), old) in &before.inboxes {
-            let Some(inbox) = run.inbox(*node, *handle) else { continue };
+    for (id, facts) in turn.known.touched() {
+        let Some(run) = turn.machine.state.run(id) else { continue };
+        for known in &facts.inboxes {
+            let Some(inbox) = run.inbox(known.row.node, known.row.handle) else { continue };
             let (stored, settled) = (inbox.row.cursor_stored, inbox.row.cursor_settled);
-            let grew = stored >= old.cursor_stored && settled >= old.cursor_settled;
+            let grew = stored >= known.cursors.0 && settled >= known.cursors.1;
             hold!("S29", grew, "cursors of run {id} fell to {stored:?} and {settled:?}");
         }
     }
@@ -174,7 +189,7 @@ pub fn s30_no_wake_up_is_lost(moment: &Moment<'_>) -> Holds {
     if !suspension.on_message || spec.is_none_or(|spec| spec.kind != NodeKind::Work) {
         return Ok(());
     }
-    let mut inboxes = run.inboxes.iter().filter(|((at, _), _)| at == node).map(|(_, row)| row).peekable();
+    let mut inboxes = run.inboxes.iter().map(|inbox| &inbox.row).filter(|row| row.node == *node).peekable();
     let has_any = inboxes.peek().is_some();
     let mut may_come = !has_any;
     for row in inboxes {
@@ -197,12 +212,10 @@ pub fn s31_an_acknowledged_input_is_there(turn: &Turn<'_>) -> Holds {
         });
         hold!("S31", is_there, "{:?} was acknowledged as {seq}, and is not there", send.id);
     }
-    for (id, facts) in &turn.known.runs {
-        let Some(run) = turn.machine.state.run(*id).filter(|_| turn.known.before.contains_key(id)) else {
-            continue;
-        };
-        for ((node, handle), row) in &facts.inboxes {
-            let is = run.inbox(*node, *handle).map(|inbox| (inbox.row.settled, inbox.row.last));
+    for (id, facts) in turn.known.touched() {
+        let Some(run) = turn.machine.state.run(id) else { continue };
+        for row in facts.inboxes.iter().map(|inbox| &inbox.row) {
+            let is = run.inbox(row.node, row.handle).map(|inbox| (inbox.row.settled, inbox.row.last));
             let should = Some((row.settled, row.last));
             hold!(
                 "S31",

@@ -1,6 +1,6 @@
 //! What may happen to runs and their nodes, event by event.
 
-use super::known::{fingerprint, run_step, status_of, work_step};
+use super::known::{DefinitionFacts, RunFacts, WorkFacts, fingerprint, run_step, status_of, work_step};
 use super::runs::{need, predecessors};
 use super::watch::{Moment, Turn, answered};
 use super::{Holds, hold};
@@ -13,7 +13,7 @@ use crate::lifecycle::{Lifecycle, Phase, RunStatus, WorkStep};
 pub fn s1_only_declared_transitions(moment: &Moment<'_>) -> Holds {
     let event = &moment.stamped.event;
     if let Some((id, node, step)) = work_step(event) {
-        let work = moment.known.runs.get(&id).and_then(|run| run.works.get(&node));
+        let work = moment.known.runs.get(&id).and_then(|run| run.work(node));
         let Some(work) = work else {
             hold!("S1", false, "{event:?} is about work that is not known");
             return Ok(());
@@ -34,10 +34,8 @@ pub fn s1_only_declared_transitions(moment: &Moment<'_>) -> Holds {
 
 /// After an input, every run and node is where its events lead (S1).
 pub fn s1_the_machine_is_where_the_events_lead(turn: &Turn<'_>) -> Holds {
-    for id in turn.known.before.keys() {
-        let (Some(facts), Some(run)) = (turn.known.runs.get(id), turn.machine.state.run(*id)) else {
-            continue;
-        };
+    for (id, facts) in turn.known.touched() {
+        let Some(run) = turn.machine.state.run(id) else { continue };
         let (is, should) = (run.head.status, facts.head.status);
         hold!("S1", is == should, "run {id} is {is}, and its events lead to {should}");
         for (node, work) in &facts.works {
@@ -66,7 +64,7 @@ pub fn s2_terminal_is_absorbing(moment: &Moment<'_>) -> Holds {
         hold!("S2", status.is_none_or(|status| !status.is_terminal()), "{event:?} after {status:?}");
     }
     if let Some((id, node, _)) = work_step(event) {
-        let phase = moment.known.runs.get(&id).and_then(|run| run.works.get(&node)).map(|work| work.phase);
+        let phase = moment.known.runs.get(&id).and_then(|run| run.work(node)).map(|work| work.phase);
         hold!("S2", phase.is_none_or(|phase| !phase.is_terminal()), "{event:?} after {phase:?}");
     }
     Ok(())
@@ -74,10 +72,8 @@ pub fn s2_terminal_is_absorbing(moment: &Moment<'_>) -> Holds {
 
 /// A run's version rose by one for each step that changed it, inbox appends aside (S3).
 pub fn s3_a_version_rises_once_per_step(turn: &Turn<'_>) -> Holds {
-    for id in turn.known.before.keys() {
-        let (Some(facts), Some(run)) = (turn.known.runs.get(id), turn.machine.state.run(*id)) else {
-            continue;
-        };
+    for (id, facts) in turn.known.touched() {
+        let Some(run) = turn.machine.state.run(id) else { continue };
         let (is, should) = (run.head.version, facts.head.version);
         hold!("S3", is == should, "run {id} is at version {is}, and its steps lead to {should}");
     }
@@ -131,7 +127,7 @@ pub fn s5_one_outcome_wins(moment: &Moment<'_>) -> Holds {
 /// The number of an attempt is one more than the last of its series (S13).
 pub fn s13_attempts_rise_by_one_per_start(moment: &Moment<'_>) -> Holds {
     if let Event::NodeStarted { run, node, attempt } = &moment.stamped.event {
-        let last = moment.known.runs.get(run).and_then(|run| run.works.get(node)).map(|work| work.attempt);
+        let last = moment.known.runs.get(run).and_then(|run| run.work(*node)).map(|work| work.attempt);
         let is_next = last.is_some_and(|last| attempt.get() == last.get() + 1);
         hold!("S13", is_next, "attempt {attempt} of node {node} of run {run} after {last:?}");
     }
@@ -146,7 +142,7 @@ pub fn s13_budgets_are_kept(moment: &Moment<'_>) -> Holds {
         _ => return Ok(()),
     };
     let Some(run) = moment.known.runs.get(id) else { return Ok(()) };
-    let Some(work) = run.works.get(node) else { return Ok(()) };
+    let Some(work) = run.work(*node) else { return Ok(()) };
     let retry = &moment.machine.state.definition(run.head.definition).work(*node).retry;
     if is_failure {
         let failures = work.failures + 1;
@@ -168,13 +164,11 @@ pub fn s13_budgets_are_kept(moment: &Moment<'_>) -> Holds {
 
 /// Attempts, failures and losses are what happened, and nothing else used them up (S13).
 pub fn s13_counts_are_what_happened(turn: &Turn<'_>) -> Holds {
-    for id in turn.known.before.keys() {
-        let (Some(facts), Some(run)) = (turn.known.runs.get(id), turn.machine.state.run(*id)) else {
-            continue;
-        };
+    for (id, facts) in turn.known.touched() {
+        let Some(run) = turn.machine.state.run(id) else { continue };
         for (node, work) in &facts.works {
-            let counts = |work: &crate::coordinator::row::Work| (work.attempt, work.failures, work.losses);
-            let (is, should) = (counts(run.work(*node)), counts(work));
+            let counts = |work: &WorkFacts| (work.attempt, work.failures, work.losses);
+            let (is, should) = (counts(&WorkFacts::of(run.work(*node))), counts(work));
             hold!("S13", is == should, "node {node} of run {id} counts {is:?}, and its events {should:?}");
         }
     }
@@ -186,7 +180,7 @@ pub fn s14_one_outcome_per_series(moment: &Moment<'_>) -> Holds {
     if let Event::NodeCompleted { run, node, .. } | Event::NodeFailed { run, node, retry_at: None, .. } =
         &moment.stamped.event
     {
-        let work = moment.known.runs.get(run).and_then(|run| run.works.get(node));
+        let work = moment.known.runs.get(run).and_then(|run| run.work(*node));
         let is_open = work.is_some_and(|work| !matches!(work.phase, Phase::Completed | Phase::Failed));
         hold!("S14", is_open, "a second outcome: {:?}", moment.stamped.event);
     }
@@ -201,7 +195,7 @@ pub fn s15_dispatched_only_when_joined(moment: &Moment<'_>) -> Holds {
         return Ok(());
     };
     let definition = &moment.machine.state.definition(run.head.definition).row.definition;
-    let is_done = |from: &NodeIx| run.works.get(from).is_some_and(|work| work.phase == Phase::Completed);
+    let is_done = |from: &NodeIx| run.work(*from).is_some_and(|work| work.phase == Phase::Completed);
     let done = predecessors(definition, node).iter().filter(|from| is_done(from)).count();
     let need = need(definition, node);
     hold!("S15", done >= need, "{step:?} of node {node} of run {id} with {done} of {need} predecessors");
@@ -241,18 +235,26 @@ pub fn s18_a_retried_failure_triggers_nothing(moment: &Moment<'_>) -> Holds {
 /// A node leaves waiting once per series (S20).
 pub fn s20_a_join_fires_once_per_series(moment: &Moment<'_>) -> Holds {
     let Some((id, node, step)) = work_step(&moment.stamped.event) else { return Ok(()) };
-    let Some(work) = moment.known.runs.get(&id).and_then(|run| run.works.get(&node)) else { return Ok(()) };
+    let Some(work) = moment.known.runs.get(&id).and_then(|run| run.work(node)) else { return Ok(()) };
     // Only a retry by hand, or parking the whole run, leads back to waiting.
     let returns = work.phase.after(step) == Some(Phase::Waiting);
     hold!("S20", !returns || node.is_whole_run(), "node {node} of run {id} waits for its join again");
     Ok(())
 }
 
-/// A definition that was added stays as it is (S21).
+/// A definition that was added stays as it is (S21). Those of runs that move are looked at each time; all of every one,
+/// now and then.
 pub fn s21_definitions_never_change(turn: &Turn<'_>) -> Holds {
-    for (id, before) in &turn.known.definitions {
-        let is = turn.machine.state.definitions.get(id.get() as usize).map(|entry| fingerprint(&entry.row));
-        hold!("S21", is == Some(*before), "definition {id} is not what it was");
+    let state = &turn.machine.state;
+    let moved = turn.known.touched().map(|(_, RunFacts { head, .. })| head.definition);
+    for id in moved {
+        let is = state.definitions.get(id.get() as usize).map(|entry| DefinitionFacts::of(&entry.row));
+        let should = turn.known.definitions.get(id.get() as usize).map(|(facts, _)| *facts);
+        hold!("S21", should.is_none() || is == should, "definition {id} is not what it was");
+    }
+    for (facts, before) in turn.known.definitions.iter().filter(|_| turn.known.whole) {
+        let is = state.definitions.get(facts.id.get() as usize).map(|entry| fingerprint(&entry.row));
+        hold!("S21", is == Some(*before), "definition {} is not what it was", facts.id);
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! An observer of one machine. It is fed every input with all that came of it, keeps what it needs to know itself, and
-//! runs every event and turn check. Its memory is bounded by what the machine holds.
+//! runs every event and turn check. An input costs what it touches; its memory is bounded by what the machine holds, and
+//! lately held.
 
-use super::known::{Known, fingerprint, run_step, work_step};
+use super::known::{Known, run_step, work_step};
 use super::{ALL, Check, Holds, check_state};
 use crate::coordinator::Coordinator;
 use crate::coordinator::command::{Command, Envelope, Input};
@@ -103,14 +104,13 @@ impl Watch {
 
     /// Looks at an input and all that came of it. Call it before the rows are taken.
     pub fn observe(&mut self, machine: &Coordinator, input: &Input, out: &Output) -> Holds {
-        if let Input::Loaded(loaded) = input {
-            self.known.load(&loaded.rows);
-        }
+        self.known.begin(machine, input);
         let mut rest = &out.audit[..];
         while let Some(first) = rest.first() {
             let (step, after) = rest.split_at(rest.iter().take_while(|one| one.step == first.step).count());
             rest = after;
             for stamped in step {
+                self.known.meet(machine, &stamped.event);
                 let moment = Moment { known: &self.known, machine, input, out, stamped, step };
                 for invariant in ALL {
                     if let Check::Event(check) = invariant.check {
@@ -129,12 +129,13 @@ impl Watch {
         }
         self.note_workers(machine, input, out);
         self.remember(machine, input, out);
-        self.known.sync(machine);
+        self.known.end(machine);
         Ok(())
     }
 
-    /// Looks at an input and all that came of it, and at the state it left.
+    /// Looks at an input and all that came of it, at what it did not touch, and at the state it left.
     pub fn observe_all(&mut self, machine: &Coordinator, input: &Input, out: &Output) -> Holds {
+        self.known.whole = true;
         self.observe(machine, input, out)?;
         check_state(machine)
     }
@@ -146,7 +147,7 @@ impl Watch {
 
     fn note(&mut self, event: &Event) {
         if let Some((id, node, step)) = work_step(event)
-            && let Some(work) = self.known.runs.get(&id).and_then(|run| run.works.get(&node))
+            && let Some(work) = self.known.runs.get(&id).and_then(|run| run.work(node))
         {
             self.taken.work.insert((work.phase, step));
         }
@@ -158,7 +159,7 @@ impl Watch {
         if let Event::RunRetried { run, .. } = event
             && let Some(run) = self.known.runs.get(run)
         {
-            let reopened = run.works.values().map(|work| work.phase).filter(|phase| phase.is_terminal());
+            let reopened = run.works.iter().map(|(_, work)| work.phase).filter(|phase| phase.is_terminal());
             self.taken.work.extend(
                 reopened.filter(|phase| *phase != Phase::Completed).map(|phase| (phase, WorkStep::Reopen)),
             );
@@ -199,7 +200,8 @@ impl Watch {
                     }
             })
         };
-        for (key, before) in &self.known.workers_before {
+        for key in &self.known.met {
+            let Some(before) = self.known.worker_before(*key) else { continue };
             let Some(worker) = machine.state.workers.get(*key) else { continue };
             let heard = was_beat(key.worker);
             let step = match (before.health, worker.health) {
@@ -216,14 +218,13 @@ impl Watch {
 
     /// Keeps what later inputs are judged by.
     fn remember(&mut self, machine: &Coordinator, input: &Input, out: &Output) {
-        super::requests::remember_keys(&mut self.known, machine, input, out);
+        super::requests::remember_keys(&mut self.known, input, out);
         for grant in grants_of(out) {
-            if let Some(run) = self.known.runs.get_mut(&grant.run) {
-                run.stable_keys.insert(grant.node, grant.stable_key);
+            if let Some(run) = self.known.runs.get_mut(&grant.run)
+                && run.stable_keys.iter().all(|(node, _)| *node != grant.node)
+            {
+                run.stable_keys.push((grant.node, grant.stable_key));
             }
-        }
-        for entry in machine.state.definitions.iter().skip(self.known.definitions.len()) {
-            self.known.definitions.insert(entry.row.id, fingerprint(&entry.row));
         }
         if matches!(input, Input::Recover) {
             super::trace_grants::protect(&mut self.known, machine);
