@@ -48,7 +48,7 @@ impl Model {
                 Outgoing::Message { .. } => Ok(false),
             },
             Event::NodeReturned { run, node, how } => Ok(self.goes_back_with_its_run(*run, *node, *how)),
-            Event::PagedIn { until } => Ok(*until >= self.now),
+            Event::PagedIn { until } => Ok(self.looked == Some(*until)),
             Event::Swept { .. } => Ok(true),
             Event::NodeSuspended { run, node, suspension, wake_at } => {
                 let Some(run) = self.runs.get(&run.number()) else { return Ok(false) };

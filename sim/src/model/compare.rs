@@ -91,31 +91,15 @@ impl Model {
         Ok(())
     }
 
-    /// Rows that came back from the store: they are what the model has.
-    pub(super) fn compare_rows(&self, rows: &[Row]) -> Step {
+    /// Rows came back from the store. What the machine had in memory is newer than they may be, and stays; either way
+    /// what it has now is what the model has.
+    pub(super) fn compare_loaded(&self, rows: &[Row], machine: &Coordinator) -> Step {
         for row in rows {
-            let Some(id) = row.run() else { continue };
-            let Some(run) = self.runs.get(&id.number()) else {
-                return Err(wrong("S52: nothing outlives its retention", "no row", row));
-            };
-            match row {
-                Row::Run(row) => {
-                    compare_head(run, &row.head)?;
-                    if let (Some(whole), Some(found)) = (&run.whole, &row.whole) {
-                        compare_work(run, NodeIx::WHOLE_RUN, whole, found)?;
-                    }
-                    if let Some(found) = &row.node {
-                        compare_work(run, NodeIx::new(0), &run.nodes[0], found)?;
-                    }
-                }
-                Row::Node(row) => {
-                    compare_work(run, row.node, &run.nodes[row.node.get() as usize], &row.work)?
-                }
-                Row::Inbox(row) => {
-                    let inbox = run.inbox(row.node, row.handle);
-                    compare_inbox(id, inbox.ok_or_else(|| wrong("an inbox", "one", row))?, row)?;
-                }
-                _ => {}
+            let Row::Run(row) = row else { continue };
+            match self.runs.get(&row.head.id.number()) {
+                Some(run) => self.compare_run(run, machine)?,
+                None if machine.resident(row.head.id).is_none() => {}
+                None => return Err(wrong("S52: nothing outlives its retention", "no run", row.head.id)),
             }
         }
         Ok(())

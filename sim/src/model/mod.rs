@@ -40,7 +40,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use tenure_core::Coordinator;
 use tenure_core::coordinator::WorkerKey;
-use tenure_core::coordinator::command::{Held, Input};
+use tenure_core::coordinator::command::{Held, Input, Need};
 use tenure_core::coordinator::effect::Output;
 use tenure_core::coordinator::event::{Event, Outcome, Stamped, StopReason};
 use tenure_core::definition::Name;
@@ -142,6 +142,8 @@ pub struct Model {
     speaks: Option<WorkerKey>,
     /// The attempt and content of the report at hand.
     said: (u32, u64),
+    /// Rows came of all that wakes up to here.
+    looked: Option<Time>,
 }
 
 /// What happened in a step, not yet explained.
@@ -185,6 +187,7 @@ impl Model {
             is_by_time: false,
             speaks: None,
             said: (0, 0),
+            looked: None,
         }
     }
 
@@ -193,7 +196,7 @@ impl Model {
         self.steps += 1;
         self.touched.clear();
         self.wanted.clear();
-        self.speaks = None;
+        (self.speaks, self.looked) = (None, None);
         if matches!(input, Input::Recover) {
             self.recover(now);
         }
@@ -204,7 +207,7 @@ impl Model {
         match input {
             Input::Command(envelope) => self.obey(now, envelope, out, &mut events)?,
             Input::Loaded(loaded) => {
-                self.compare_rows(&loaded.rows)?;
+                self.looked = loaded.load.needs.iter().filter_map(waking).max();
                 if let Some(envelope) = &loaded.load.again {
                     self.obey(now, envelope, out, &mut events)?;
                 }
@@ -230,6 +233,9 @@ impl Model {
                 return Err(wrong(about, "it happens in this step", (run.id, node)));
             }
             self.compare_run(run, machine)?;
+        }
+        if let Input::Loaded(loaded) = input {
+            self.compare_loaded(&loaded.rows, machine)?;
         }
         Ok(())
     }
@@ -378,6 +384,13 @@ impl Model {
             _ if event.is_volatile() => Err(wrong("volatile events are not audited", "none", event)),
             _ => self.apply_node(at, event),
         }
+    }
+}
+
+fn waking(need: &Need) -> Option<Time> {
+    match need {
+        Need::Waking { until } => Some(*until),
+        Need::Run { .. } | Need::Key { .. } | Need::Registered => None,
     }
 }
 
