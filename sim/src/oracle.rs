@@ -143,6 +143,7 @@ impl Oracles {
     /// A server was killed: nothing it held back will ever leave.
     pub(crate) fn server_died(&mut self, server: Proc) {
         for watcher in &mut self.watchers[server * self.partitions..(server + 1) * self.partitions] {
+            self.tables.take(watcher.watch.taken());
             *watcher = Watcher::default();
         }
     }
@@ -297,6 +298,11 @@ impl Oracles {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Adds up what the watchers of machines that still run have seen.
+    pub(crate) fn add_up(&mut self) {
+        self.watchers.iter().for_each(|watcher| self.tables.take(watcher.watch.taken()));
     }
 
     /// All has settled: nothing that was promised is gone, and every machine is sound.
@@ -492,6 +498,7 @@ impl Eye<'_> {
 
 impl Tap for Eye<'_> {
     fn opened(&mut self, machine: &Coordinator) {
+        self.tables.take(self.watcher.watch.taken());
         self.watcher.watch = Watch::new(machine);
     }
 
@@ -529,6 +536,5 @@ impl Tap for Eye<'_> {
             // What it knew led astray, should the world go on.
             watcher.watch = Watch::new(machine);
         }
-        self.tables.take(watcher.watch.taken());
     }
 }

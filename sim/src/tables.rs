@@ -17,9 +17,7 @@ pub struct Tables {
 impl Tables {
     pub(crate) fn take(&mut self, taken: &Taken) {
         let mine = &mut self.taken;
-        if mine.work.len() < taken.work.len() || !taken.work.is_subset(&mine.work) {
-            mine.work.extend(&taken.work);
-        }
+        mine.work.extend(&taken.work);
         mine.runs.extend(&taken.runs);
         mine.messages.extend(&taken.messages);
         mine.workers.extend(&taken.workers);

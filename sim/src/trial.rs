@@ -66,6 +66,7 @@ pub fn of_choice(config: Config, mut choice: Choice, watching: Watching) -> Tria
         let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("something else");
         world.violation = Some(violation_of_panic(said));
     }
+    world.oracles.add_up();
     let digest = if world.violation.is_none() { world.digest() } else { world.steps };
     Trial {
         digest,

@@ -111,8 +111,8 @@ impl Worker {
             rank: 10 * index as u8,
         };
         settings.parallel = config.slots.div_ceil(2);
-        settings.poll_ms = 10_000;
-        settings.heartbeat_ms = config.lease_ms.min(8_000);
+        settings.poll_ms = 30_000;
+        settings.heartbeat_ms = config.limits.stale_ms / 2;
         settings.request_ms = 1_500 + u64::from(config.latency_ms) * 4;
         settings.backoff_ms = 10_000;
         settings.guard_ms = config.lease_ms / 20;

@@ -55,6 +55,9 @@ impl Agent {
 
     /// Asks for as much as there is room for, one partition after the other.
     fn poll(&mut self, out: &mut Output) {
+        if !self.sessions.values().any(|session| session.may_poll(self.now)) {
+            return;
+        }
         let after = self.sessions.range(self.polled.saturating_add(1)..).map(|(partition, _)| *partition);
         let before = self.sessions.range(..=self.polled).map(|(partition, _)| *partition);
         let turns: Vec<u16> = after.chain(before).collect();
@@ -192,11 +195,14 @@ impl Session {
         }
     }
 
+    fn may_poll(&self, now: u64) -> bool {
+        self.state == SessionState::Active && self.poll_at <= now && !self.flights.contains_key(&Kind::Poll)
+    }
+
     /// Asks for up to `max` pieces of work. True if it did.
     fn poll(&mut self, max: u32, turn: &mut Turn<'_>) -> bool {
         let max = max.min(self.poll_most);
-        let may_ask = self.state == SessionState::Active && !self.flights.contains_key(&Kind::Poll);
-        let is_due = may_ask && max > 0 && self.poll_at <= turn.now;
+        let is_due = max > 0 && self.may_poll(turn.now);
         if is_due {
             self.poll = self.poll.next();
             self.is_woken = false;

@@ -170,9 +170,20 @@ impl Agent {
 
     /// Does something with every session.
     fn each(&mut self, out: &mut Output, mut take: impl FnMut(&mut Session, &mut Turn<'_>)) {
-        let partitions: Vec<u16> = self.sessions.keys().copied().collect();
-        for partition in partitions {
-            self.with(partition, out, &mut take);
+        let load = self.load();
+        for session in self.sessions.values_mut() {
+            let mut turn = Turn {
+                settings: &self.settings,
+                now: self.now,
+                requests: &mut self.requests,
+                pieces: &mut self.pieces,
+                // Only answers and notices bring new work.
+                room: 0,
+                is_draining: self.draining.is_some(),
+                load,
+                orders: &mut out.orders,
+            };
+            take(session, &mut turn);
         }
     }
 
