@@ -67,6 +67,7 @@ pub fn of_choice(config: Config, mut choice: Choice, watching: Watching) -> Tria
         world.violation = Some(violation_of_panic(said));
     }
     world.oracles.add_up();
+    let end = watching.trace.then(|| world.describe());
     let digest = if world.violation.is_none() { world.digest() } else { world.steps };
     Trial {
         digest,
@@ -80,7 +81,7 @@ pub fn of_choice(config: Config, mut choice: Choice, watching: Watching) -> Tria
         tables: world.oracles.tables,
         waits: world.oracles.waits,
         others: world.others,
-        trace: world.trace.unwrap_or_default(),
+        trace: world.trace.into_iter().flatten().chain(end).collect(),
     }
 }
 

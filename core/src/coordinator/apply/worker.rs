@@ -125,6 +125,9 @@ impl Applier<'_> {
         worker.row.draining = on;
         worker.health = worker.health.next(if on { WorkerStep::Drain } else { WorkerStep::Undrain });
         self.relist(slot);
+        if on {
+            self.placement.worker_gone();
+        }
         self.arm_worker(slot);
     }
 
@@ -137,6 +140,7 @@ impl Applier<'_> {
         worker.health = worker.health.next(WorkerStep::Leave);
         self.placement.leave(worker);
         self.state.workers.remove(key);
+        self.placement.worker_gone();
     }
 
     /// Leases of one length lapse together, without being visited (S9, S10).
@@ -197,6 +201,7 @@ impl Applier<'_> {
         let step = if worker.health == Health::Healthy { WorkerStep::FallSilent } else { WorkerStep::Die };
         worker.health = worker.health.next(step);
         self.relist(slot);
+        self.placement.worker_gone();
         self.arm_worker(slot);
     }
 

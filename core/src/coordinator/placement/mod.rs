@@ -490,6 +490,14 @@ impl Placement {
         }
     }
 
+    /// A worker gets nothing new any more. Work that was declined by the others may have waited for its room, so all that
+    /// waits for an offer is looked at again.
+    pub(crate) fn worker_gone(&mut self) {
+        let pushed = self.classes.iter().filter(|class| class.mode.push);
+        let waiting = pushed.flat_map(|class| class.queue.iter());
+        self.arrivals.extend(waiting.map(|(key, slot)| (slot, NodeIx::new(key.2 as u32))));
+    }
+
     /// True if there is anything dispatch has to look at.
     pub(crate) fn has_news(&self) -> bool {
         !self.arrivals.is_empty() || !self.opened.is_empty()
