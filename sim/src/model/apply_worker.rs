@@ -134,11 +134,19 @@ impl Model {
         Ok(())
     }
 
-    /// S33, S52: what ended and whose time is over is forgotten, and nothing else.
+    /// What ended and whose time is over is to be forgotten.
     pub(super) fn apply_swept(&mut self, at: Time, until: Time) -> Step {
         if until > at {
             return Err(wrong("S33: nothing is forgotten before its time", at, until));
         }
+        self.counts_mut().swept = Some(until);
+        self.forgets = Some(until);
+        Ok(())
+    }
+
+    /// S33, S52: it is forgotten with the batch that says so, as it is by then: a run that was opened again stays.
+    pub(super) fn forget(&mut self) {
+        let Some(until) = self.forgets.take() else { return };
         let kept_ms = self.limits.retention_ms;
         let is_over =
             |run: &&super::Run| run.status.is_terminal() && run.kept_from().after_ms(kept_ms) <= until;
@@ -148,7 +156,5 @@ impl Model {
         let refused = |debt: &Debt| debt.refused_at.is_some_and(|when| when.after_ms(kept_ms) <= until);
         let old: Vec<_> = self.debts.iter().filter(|(_, debt)| refused(debt)).map(|(id, _)| *id).collect();
         old.into_iter().for_each(|id| self.set_debt(id, None));
-        self.counts_mut().swept = Some(until);
-        Ok(())
     }
 }

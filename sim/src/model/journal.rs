@@ -44,6 +44,7 @@ impl Journal {
 impl Model {
     /// Everything so far belongs to this batch or an earlier one.
     pub fn seal(&mut self, batch: u64) {
+        self.forget();
         let open = std::mem::take(&mut self.journal.open);
         self.journal.sealed.push_back((batch, open));
         self.journal.generation += 1;
@@ -64,6 +65,7 @@ impl Model {
             self.undo(batch);
         }
         self.journal.generation += 1;
+        self.forgets = None;
         self.touched.clear();
     }
 

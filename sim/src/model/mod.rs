@@ -144,6 +144,8 @@ pub struct Model {
     said: (u32, u64),
     /// Rows came of all that wakes up to here.
     looked: Option<Time>,
+    /// The next batch forgets what was over by then.
+    forgets: Option<Time>,
 }
 
 /// What happened in a step, not yet explained.
@@ -155,6 +157,11 @@ struct Events<'a> {
 impl<'a> Events<'a> {
     fn peek(&self) -> Option<&'a Stamped> {
         self.audit.get(self.next)
+    }
+
+    /// The last one that was explained.
+    fn last(&self) -> Option<&'a Event> {
+        self.next.checked_sub(1).and_then(|last| self.audit.get(last)).map(|stamped| &stamped.event)
     }
 }
 
@@ -188,6 +195,7 @@ impl Model {
             speaks: None,
             said: (0, 0),
             looked: None,
+            forgets: None,
         }
     }
 

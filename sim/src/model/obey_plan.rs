@@ -34,13 +34,19 @@ impl Model {
         match &report.then {
             Then::Accept if is_offered => {
                 let by = work.tenure.map_or(By::Placement, |tenure| tenure.by);
-                Ok(vec![Event::NodeClaimed { run: id, node, epoch, worker: key, poll: PollId::new(0), by }])
+                let poll = PollId::new(0);
+                events.push(Event::NodeClaimed { run: id, node, epoch, worker: key, poll, by });
+                Ok(events)
             }
-            Then::Accept if work.phase.is_held() => Ok(Vec::new()),
+            Then::Accept if work.phase.is_held() => Ok(events),
             Then::Decline if is_offered => {
-                Ok(vec![Event::NodeReturned { run: id, node, how: Return::Declined }, taken])
+                events.extend([Event::NodeReturned { run: id, node, how: Return::Declined }, taken]);
+                Ok(events)
             }
-            Then::Delegate { to } if is_offered => self.plan_delegate(run, node, *to, taken),
+            Then::Delegate { to } if is_offered => {
+                events.extend(self.plan_delegate(run, node, *to, taken)?);
+                Ok(events)
+            }
             Then::Release if work.is_claimed() || work.phase == Phase::Processing => {
                 let how = match work.stop {
                     Some(StopReason::Preempted) => Return::Preempted,

@@ -292,6 +292,12 @@ impl Model {
             (None, Some(_)) => Ok(()),
             (None, None) => Err(Rejection::UnknownWorker { worker }),
         };
+        // Nobody heard of it for so long that it was to be forgotten: this is how it left, or that.
+        if asked.events.last().is_some_and(|last| *last == Event::WorkerLeft { worker: key })
+            && asked.found.is_ok()
+        {
+            return asked.done(about);
+        }
         if let Err(why) = judged {
             return asked.refused(about, why);
         }
