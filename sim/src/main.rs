@@ -70,6 +70,9 @@ enum Command {
         /// What kind of world, for a seed.
         #[arg(long, default_value = "swarm")]
         profile: String,
+        /// Write the tape of a seed to this file, whatever comes of it.
+        #[arg(long)]
+        save: Option<PathBuf>,
     },
     /// Makes a failing tape smaller.
     Shrink {
@@ -142,8 +145,8 @@ fn main() -> ExitCode {
                 let plan = Plan { profile, from, seeds, time, threads: threads(), only: None };
                 run(&plan, json, digests.as_deref(), compare.as_deref())
             }),
-        Command::Replay { what, trace, profile } => {
-            profile_of(&profile).and_then(|profile| replay(&what, trace, profile))
+        Command::Replay { what, trace, profile, save } => {
+            profile_of(&profile).and_then(|profile| replay(&what, trace, profile, save.as_deref()))
         }
         Command::Shrink { tape } => shrink_tape(&tape),
         Command::Bugs { only, seconds, seeds, matrix, json } => {
@@ -284,10 +287,15 @@ fn first_difference(expected: &[(u64, u64)], found: &[(u64, u64)]) -> Option<Str
     })
 }
 
-fn replay(what: &str, trace: bool, profile: Profile) -> Result<u8, String> {
+fn replay(what: &str, trace: bool, profile: Profile, save: Option<&Path>) -> Result<u8, String> {
     let watching = Watching { trace, ..Watching::default() };
     let trial = match what.parse::<u64>() {
-        Ok(seed) => trial::of_seed(profile, seed, watching),
+        Ok(seed) => {
+            if let Some(path) = save {
+                Tape::of_seed(profile, seed, None).0.write(path)?;
+            }
+            trial::of_seed(profile, seed, watching)
+        }
         Err(_) => {
             let tape = Tape::read(Path::new(what))?;
             let trial = tape.replay(watching);
