@@ -374,11 +374,11 @@ impl Model {
     }
 }
 
-/// The attempt that is on, or the one that comes next if it may begin.
+/// The attempt that is on or was the last, or else the one that comes next.
 const fn attempt_on(work: &Node) -> u32 {
     match work.phase {
-        Phase::Ready | Phase::Assigned | Phase::Claimed => work.attempt + 1,
-        _ => work.attempt,
+        Phase::Processing | Phase::Completed | Phase::Failed | Phase::Cancelled | Phase::Skipped => work.attempt,
+        _ => work.attempt + 1,
     }
 }
 
