@@ -52,6 +52,20 @@ fn content(then: &Then) -> u64 {
     hasher.finish()
 }
 
+/// A refusal that tells a holder that it is none, or that something else was taken in its place.
+fn ends_holding(why: &Rejection) -> bool {
+    matches!(
+        why,
+        Rejection::StaleEpoch { .. }
+            | Rejection::NotHolder { .. }
+            | Rejection::StaleIncarnation { .. }
+            | Rejection::StaleAttempt { .. }
+            | Rejection::ReportConflict { .. }
+            | Rejection::Stopping { .. }
+            | Rejection::UnknownRun { .. }
+    )
+}
+
 impl Model {
     pub(super) fn obey_reports(
         &mut self,
@@ -93,7 +107,12 @@ impl Model {
             Judged::Repeat => {
                 return super::same("S32: a repeat gets the first answer", &Ok(Reported::Accepted), found);
             }
-            Judged::Refused(why) => return super::same(about, &Err(why), found),
+            Judged::Refused(why) => {
+                // Where several reasons hold, the rules do not say which is named; but what makes a holder stop must be so.
+                let is_other = found.as_ref().is_err_and(|named| !ends_holding(named));
+                let is_open = is_other && !ends_holding(&why);
+                return if is_open { Ok(()) } else { super::same(about, &Err(why), found) };
+            }
             Judged::Late(why) => (self.kept(who, report), Some(why)),
             Judged::Stopped(why) => {
                 let mut events = self.kept(who, report);
@@ -355,11 +374,11 @@ impl Model {
     }
 }
 
-/// The attempt that is on, or the one that comes next if it may begin.
+/// The attempt that is on or was the last, or else the one that comes next.
 const fn attempt_on(work: &Node) -> u32 {
     match work.phase {
-        Phase::Ready | Phase::Assigned | Phase::Claimed => work.attempt + 1,
-        _ => work.attempt,
+        Phase::Processing | Phase::Completed | Phase::Failed | Phase::Cancelled | Phase::Skipped => work.attempt,
+        _ => work.attempt + 1,
     }
 }
 

@@ -477,7 +477,8 @@ fn repeated(case: &Case<'_>) -> Option<Result<Reported, Rejection>> {
     let same = |is_same: bool| {
         if is_same { Ok(Reported::Accepted) } else { Err(Rejection::ReportConflict { epoch }) }
     };
-    if work.phase == Phase::Completed && work.epoch == epoch && !case.node.is_whole_run() {
+    let is_last = case.report.attempt.is_none_or(|attempt| attempt == work.attempt);
+    if work.phase == Phase::Completed && work.epoch == epoch && is_last && !case.node.is_whole_run() {
         return match &case.report.then {
             Then::Complete { output } => Some(same(output.hash == work.output.hash)),
             Then::Start => Some(Ok(Reported::Accepted)),
