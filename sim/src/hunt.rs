@@ -7,10 +7,10 @@ use crate::tape::Tape;
 use crate::{planted_switch, shrink};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tenure_core::coordinator::invariants::SENTENCES;
 
 /// The oracle of this number.
@@ -144,7 +144,19 @@ fn hunt(program: &Path, bug: &Bug, seconds: u64, seeds: u64, matrix: Option<u64>
         None => command.args(["--oracle", bug.oracle, "--seeds", &seeds.to_string()]),
     };
     let failed = |why: String| json!({ "bug": bug.name, "failed": why });
-    match command.output() {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let output = child.and_then(|mut child| {
+        // A bug may make a machine turn for ever.
+        let end = Instant::now() + Duration::from_secs(2 * seconds + 30);
+        while child.try_wait()?.is_none() {
+            if Instant::now() > end {
+                child.kill()?;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        child.wait_with_output()
+    });
+    match output {
         Err(error) => failed(error.to_string()),
         Ok(output) => serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|_| failed(String::from_utf8_lossy(&output.stderr).into_owned())),

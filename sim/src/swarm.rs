@@ -84,6 +84,8 @@ pub struct Config {
     pub resolve_ms: u64,
     /// Things a Shard holds back at the most.
     pub held: usize,
+    /// Events of the queue after which something must be spinning.
+    pub most_steps: u64,
     /// One worker is dead from the beginning (in the steady profile).
     pub one_dead: bool,
 }
@@ -129,6 +131,7 @@ fn base(profile: Profile) -> Config {
         limits: Limits::default(),
         resolve_ms: 8_000,
         held: 10_000,
+        most_steps: 500_000,
         one_dead: false,
     }
 }
@@ -224,6 +227,7 @@ fn dense(dice: &mut Dice) -> Config {
     config.horizon_ms = 60_000;
     config.think_ms = 100;
     config.most_asks = 100_000;
+    config.most_steps = 50_000_000;
     config.work_ms = 50;
     config.latency_ms = 2;
     config.store_ms = 2;

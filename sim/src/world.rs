@@ -273,6 +273,15 @@ impl World {
         let Some(Reverse(next)) = self.queue.pop() else { return false };
         self.now = next.at;
         self.steps += 1;
+        if self.steps > self.config.most_steps {
+            let sentence = "every run ends, or waits for a named outside event";
+            let facts = format!(
+                "after {} events at {} ms the world does not come to rest: something spins",
+                self.steps, self.now
+            );
+            self.violation.get_or_insert(Violation { number: "L3", sentence, facts });
+            return false;
+        }
         self.happen(next.event);
         true
     }

@@ -377,7 +377,9 @@ impl Model {
 /// The attempt that is on or was the last, or else the one that comes next.
 const fn attempt_on(work: &Node) -> u32 {
     match work.phase {
-        Phase::Processing | Phase::Completed | Phase::Failed | Phase::Cancelled | Phase::Skipped => work.attempt,
+        Phase::Processing | Phase::Completed | Phase::Failed | Phase::Cancelled | Phase::Skipped => {
+            work.attempt
+        }
         _ => work.attempt + 1,
     }
 }
