@@ -127,7 +127,7 @@ impl Model {
             return Err(wrong(about, Err::<Reported, _>(why), found));
         }
         self.said = (self.attempt_of(report), content(&report.then));
-        if report.then == Then::Accept && !events.is_empty() {
+        if events.iter().any(|event| matches!(event, Event::NodeClaimed { .. })) {
             // Whoever accepts is alive; its lease begins now.
             self.hear(WorkerKey { tenant: asked.tenant, worker: who.worker })?;
         }
