@@ -288,7 +288,12 @@ impl Oracles {
             (What::Command(Command::Cancel(on)), Reply::Decided(Ok(_))) => {
                 let past = store.past.get(&on.run).map_or(&[][..], |past| past);
                 let ended = |status: RunStatus| status.is_terminal() || status == RunStatus::Ending;
-                let is_so = past.iter().any(|one| one.since <= answered.ended && ended(one.status));
+                let series =
+                    |when: u64| past.iter().rev().find(|one| one.since <= when).map(|one| one.series);
+                // Whoever opened it again may have done so in the batch that ended it.
+                let is_again = series(answered.began) < series(answered.ended);
+                let is_so =
+                    is_again || past.iter().any(|one| one.since <= answered.ended && ended(one.status));
                 match is_so {
                     true => Ok(()),
                     false => {
@@ -523,7 +528,7 @@ impl Tap for Eye<'_> {
                 watcher.violation.get_or_insert(Violation {
                     number: "model",
                     sentence: "a machine does what the reference model of the rules does",
-                    facts: disagreement.to_string(),
+                    facts: format!("{disagreement}\n  fed: {input:?}\n  happened: {:?}", said.audit),
                 });
                 model.strike();
             }

@@ -192,7 +192,9 @@ impl World {
                 self.store_op(proc, Op::Check { partition, ticket, ownership });
             }
             ShardOrder::Resolve { ticket } => self.store_op(proc, Op::Resolve { partition, ticket }),
-            ShardOrder::Fetch { fetch, needs } => self.store_op(proc, Op::Fetch { partition, fetch, needs }),
+            ShardOrder::Fetch { fetch, ownership, needs } => {
+                self.store_op(proc, Op::Fetch { partition, fetch, ownership, needs });
+            }
             ShardOrder::Released { ownership } => {
                 self.steward(proc, StewardInput::Released { partition, ownership });
             }
@@ -403,9 +405,8 @@ impl World {
             Op::Fetch { partition, fetch, .. } if is_down || happens(Site::StoreNoAnswer) => {
                 StoreSays::Fetched(partition, fetch, None)
             }
-            Op::Fetch { partition, fetch, needs } => {
-                let rows = self.store.parts[usize::from(partition)].rows.find(&needs);
-                StoreSays::Fetched(partition, fetch, Some(rows))
+            Op::Fetch { partition, fetch, ownership, needs } => {
+                StoreSays::Fetched(partition, fetch, self.store.fetch(partition, ownership, &needs))
             }
             // Whether it was done, the next survey shows.
             Op::Take { .. } | Op::Free { .. } if is_down || happens(Site::StoreNoAnswer) => return,

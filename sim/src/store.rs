@@ -21,7 +21,7 @@ pub enum Op {
     Commit { partition: u16, ticket: u64, ownership: Ownership, batch: Batch, changes: Arc<Vec<Change>> },
     Check { partition: u16, ticket: u64, ownership: Ownership },
     Resolve { partition: u16, ticket: u64 },
-    Fetch { partition: u16, fetch: u64, needs: Vec<Need> },
+    Fetch { partition: u16, fetch: u64, ownership: Ownership, needs: Vec<Need> },
     Beat { beat: ServerBeat },
     Survey,
     Take { partition: u16, server: ServerId, seen: Ownership },
@@ -50,6 +50,8 @@ pub struct Past {
     pub version: u64,
     /// Its status.
     pub status: RunStatus,
+    /// How often it was opened.
+    pub series: u32,
 }
 
 /// The shared store.
@@ -108,7 +110,12 @@ impl Store {
         part.rows.commit(changes.iter().cloned());
         for change in changes {
             if let Change::Put(Row::Run(row)) = change {
-                let past = Past { since: now, version: row.head.version.get(), status: row.head.status };
+                let past = Past {
+                    since: now,
+                    version: row.head.version.get(),
+                    status: row.head.status,
+                    series: row.head.series.get(),
+                };
                 self.past.entry(row.head.id).or_default().push(past);
             }
         }
@@ -128,6 +135,12 @@ impl Store {
         }
         let part = self.part(partition);
         Opening::Rows { batch: part.batch, rows: part.rows.resident().cloned().collect() }
+    }
+
+    /// Rows of what is needed, if this is still the owner.
+    pub fn fetch(&mut self, partition: u16, ownership: Ownership, needs: &[Need]) -> Option<Vec<Row>> {
+        let is_owner = self.check(partition, ownership) == Outcome::Durable;
+        is_owner.then(|| self.part(partition).rows.find(needs))
     }
 
     /// Who owns a partition, and its last batch.

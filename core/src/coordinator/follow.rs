@@ -241,8 +241,7 @@ impl<'a> Follow<'a> {
         }
         let blocked = self.blocked_by(id, node);
         let plan = &self.state.definition_of(run).plan;
-        let is_exit = plan.successors(node).is_empty() && plan.streams_out_of(node).is_empty();
-        if blocked.is_empty() && !is_exit {
+        if blocked.is_empty() && !plan.successors(node).is_empty() {
             // Some join does without it: the failure does not count.
             self.rest(id);
             return self.settle(id);

@@ -96,6 +96,8 @@ pub enum Order {
     Fetch {
         /// Comes back with the rows.
         fetch: u64,
+        /// Give no rows under any other owner: they may be newer than what this Shard knows, and of another time.
+        ownership: Ownership,
         /// What.
         needs: Vec<Need>,
     },

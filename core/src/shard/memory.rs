@@ -74,8 +74,10 @@ impl MemoryPartition {
             Order::Resolve { ticket } => {
                 return Some(Input::Resolved { ticket: *ticket, found: Some(self.last()) });
             }
-            Order::Fetch { fetch, needs } => {
-                return Some(Input::Fetched { fetch: *fetch, rows: Some(self.store.find(needs)) });
+            Order::Fetch { fetch, ownership, needs } => {
+                let is_owner = self.check(*ownership) == Outcome::Durable;
+                let rows = is_owner.then(|| self.store.find(needs));
+                return Some(Input::Fetched { fetch: *fetch, rows });
             }
             Order::Released { .. } | Order::Lost { .. } | Order::Broken { .. } => return None,
             Order::Commit { ticket, ownership, batch, changes, .. } => {

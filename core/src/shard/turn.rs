@@ -289,7 +289,7 @@ impl<T: Tap> Turn<'_, T> {
         }
         let (durable, most) = (shard.flights.durable(), shard.settings.fetches);
         while let Some((fetch, needs)) = shard.pages.begin(self.now.mono, durable, most) {
-            self.out.orders.push(Order::Fetch { fetch, needs });
+            self.out.orders.push(Order::Fetch { fetch, ownership: shard.ownership, needs });
         }
     }
 

@@ -87,6 +87,7 @@ impl Model {
         }
         for (report, result) in reports.iter().zip(results) {
             self.drain(asked.now, asked.events)?;
+            self.check_nothing_due(report.run, Some(report.node))?;
             self.obey_report(asked, Speaker { worker, incarnation }, report, result)?;
         }
         Ok(())

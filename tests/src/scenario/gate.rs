@@ -279,7 +279,7 @@ fn describe(order: &Order) -> (Option<String>, String) {
             named(format!("check{ticket}"), format!(": as owner {ownership}"))
         }
         Order::Resolve { ticket } => named(format!("resolve{ticket}"), String::new()),
-        Order::Fetch { fetch, needs } => {
+        Order::Fetch { fetch, needs, .. } => {
             let need = |need: &Need| match need {
                 Need::Run { number } => format!("run {number}"),
                 other => print::prose(other).split(' ').next().unwrap_or_default().to_string(),
