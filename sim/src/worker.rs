@@ -12,6 +12,7 @@ use tenure_core::agent::{Agent, Input, Order, Output, Refusal, Settings, invaria
 use tenure_core::coordinator::command::*;
 use tenure_core::coordinator::effect::{Delivery, Grant, Reported};
 use tenure_core::coordinator::invariants::Violation;
+use tenure_core::coordinator::rejection::Rejection;
 use tenure_core::definition::Capability;
 use tenure_core::id::*;
 use tenure_core::time::Now;
@@ -313,6 +314,9 @@ impl Worker {
                 return Some(Input::Stopped { held });
             }
             Err(Refusal::Rejected(_) | Refusal::Busy | Refusal::NotRunning | Refusal::NotYours) => {
+                if let Err(Refusal::Rejected(Rejection::InputWaiting { handle, .. })) = result {
+                    execution.role = Role::Consumer(handle);
+                }
                 execution.reconsider();
                 around.wishes.push(Wish::Tick(held, pause));
             }
