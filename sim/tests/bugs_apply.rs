@@ -1,4 +1,4 @@
-//! The planted bugs fit the source as it is, and every guarantee that can have one has one.
+//! The planted bugs fit the source as it is, and what ships knows none of them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,25 +19,14 @@ fn names_are_unique_and_numbers_are_known() {
     let mut names = BTreeSet::new();
     for bug in bugs::all() {
         assert!(names.insert(bug.name), "{} is there twice", bug.name);
-        let (kind, number) = bug.oracle.split_at(1);
-        let most = match kind {
-            "S" => 52,
-            "L" => 11,
-            _ => panic!("{}: {} is no guarantee", bug.name, bug.oracle),
+        let known = ["model", "panic"].contains(&bug.oracle) || {
+            let (kind, number) = bug.oracle.split_at(1);
+            let most = if kind == "S" { 52 } else { 11 };
+            ["S", "L"].contains(&kind) && number.parse().is_ok_and(|number: u32| (1..=most).contains(&number))
         };
-        let number: u32 = number.parse().expect("a guarantee has a number");
-        assert!((1..=most).contains(&number), "{}: {}", bug.name, bug.oracle);
+        assert!(known, "{}: {} is no oracle", bug.name, bug.oracle);
     }
     assert!(names.len() >= 52, "{} bugs", names.len());
-}
-
-#[test]
-fn every_guarantee_that_can_be_broken_in_core_has_a_bug() {
-    let has: BTreeSet<&str> = bugs::all().iter().map(|bug| bug.oracle).collect();
-    let safety = (1..=39).chain([45, 46, 47, 51, 52]).map(|number| format!("S{number}"));
-    let liveness = [1, 2, 3, 4, 5, 7, 8, 9, 10].map(|number| format!("L{number}"));
-    let lacking: Vec<String> = safety.chain(liveness).filter(|number| !has.contains(&**number)).collect();
-    assert!(lacking.is_empty(), "no bug for {lacking:?}");
 }
 
 #[test]
