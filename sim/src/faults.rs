@@ -367,7 +367,7 @@ impl World {
     /// L1: what a dead worker held is taken back in time. L2: a worker with room gets what it could do.
     fn promptness(&mut self) -> Result<(), Violation> {
         let calm_for = self.now - self.config.horizon_ms;
-        let slack = 30_000 + self.config.limits.rescue_interval_ms * 50;
+        let slack = 90_000 + self.config.limits.rescue_interval_ms * 50;
         for proc in self.config.servers..self.first_rogue() {
             let process = &self.procs[proc];
             let worker = crate::client::worker_id(proc - self.config.servers);
