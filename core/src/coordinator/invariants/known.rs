@@ -12,7 +12,6 @@ use crate::mix::FixedState;
 use crate::time::Time;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use hashbrown::HashMap;
 
 /// What is known of a run.
 #[derive(Debug, Clone)]
@@ -109,7 +108,7 @@ pub struct DefinitionFacts {
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     /// Never iterated in an order that matters. One that left memory stays for a while.
-    pub(super) runs: HashMap<RunId, RunFacts, FixedState>,
+    pub(super) runs: BTreeMap<RunId, RunFacts>,
     /// Runs that this input changed or brought, in the order of what happened.
     pub(super) touched: Vec<RunId>,
     pub(super) workers: BTreeMap<WorkerKey, WorkerFacts>,

@@ -155,7 +155,8 @@ impl Known {
         gone.into_iter().for_each(|id| self.forget(id));
         if self.runs.len() != state.runs.len() {
             for (_, run) in state.runs.iter() {
-                if !self.runs.contains_key(&run.head.id) {
+                let is_known = self.runs.contains_key(&run.head.id);
+                if !is_known {
                     self.runs.insert(run.head.id, RunFacts::of(run));
                     self.list(run.head.id);
                     self.count(run.head.id);
